@@ -14,6 +14,7 @@ from infra.delta.change_feed import naming_what_is_gone
 from infra.delta.lake import Lake
 from infra.duckdb_session import query
 from infra.spark.rows import count
+from infra.sql.names import DUCKDB
 from tables.declare.table import Table
 from tables.refresh.json_values import from_plain_json
 from tables.refresh.row_diff import difference, matching
@@ -51,8 +52,7 @@ def _last_changes(lake: Lake, table: Table, newest: int, oldest: int) -> pa.Tabl
     with naming_what_is_gone(name, oldest, newest):
         feed = pa.table(lake.open(name, newest).load_cdf(starting_version=oldest, ending_version=newest))
     corrections = Ledgers(lake).corrections(name, after=oldest - 1, through=newest)
-    key = ", ".join(f'"{column}"' for column in table.primary_key)
-    columns = ", ".join(f'"{column}"' for column in schema.names)
+    key, columns = DUCKDB.names(table.primary_key), DUCKDB.names(schema.names)
     rows = query(
         f"""WITH changes AS (
             SELECT {columns}, {_VERSION}::BIGINT AS {_VERSION}, {_CHANGE_TYPE} = 'delete' AS _gone FROM feed

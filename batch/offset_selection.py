@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from infra.errors import BadArgument, NotArchived
 from infra.offset_ranges import Range
+from infra.sql.names import SPARK
 from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from tables.declare.topic import Topic
 
@@ -81,7 +82,7 @@ class OffsetSelection:
             yield f"{PARTITION} IN ({_numbers(self.partitions)})"
         for edge, sign in ((self.start, ">="), (self.end, "<")):
             if isinstance(edge, datetime):
-                yield f"{APPENDED_AT} {sign} TIMESTAMP '{edge.astimezone(UTC).isoformat()}'"
+                yield f"{APPENDED_AT} {sign} {SPARK.literal(edge)}"
             elif edge is not None:
                 named = [f"{PARTITION} = {p} AND {OFFSET} {sign} {offset}" for p, offset in edge.items()]
                 others = [f"{PARTITION} NOT IN ({_numbers(edge)})"] if sign == "<" and edge else []

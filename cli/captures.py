@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cli.console import out, print_fault, step
 from infra.errors import TwofoldError
+from infra.sql.names import POSTGRES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +151,8 @@ def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
             ok=False,
             found="no topic is declared for it, and the database keeps its log for it",
             expected="a topic",
-            hint=f"SELECT pg_drop_replication_slot('{slot}') gives it up; its topic cannot continue then.",
+            hint=f"SELECT pg_drop_replication_slot({POSTGRES.literal(slot)}) gives it up; "
+            "its topic cannot continue then.",
         )
         for slot in slots
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadArgument, MissingTool, TwofoldError
-from infra.sql_names import literal, quoted
+from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,10 +44,10 @@ class Analyst:
 
         self.connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
         self.connection.execute("SET TimeZone = 'UTC'")
-        self.connection.execute(f"LOAD {literal(str(_extension()))}")
+        self.connection.execute(f"LOAD {DUCKDB.literal(str(_extension()))}")
         folders = lake.settings.lake_uri, str(lake.settings.plans)
         for name, paths in (("allowed_directories", folders), ("allowed_paths", map(str, files))):
-            self.connection.execute(f"SET {name} = [{', '.join(map(literal, paths))}]")
+            self.connection.execute(f"SET {name} = [{DUCKDB.literals(paths)}]")
         self.connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         self.names: list[str] = []
         self._lake = lake
@@ -62,10 +62,10 @@ class Analyst:
         for full_name in dict.fromkeys(names):
             if full_name in self.names:
                 continue
-            domain, name = map(quoted, full_name.split(".", 1))
+            domain, name = map(DUCKDB.name, full_name.split(".", 1))
             self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {domain}")
             with contextlib.suppress(duckdb.Error):
-                uri = literal(self._lake.uri(full_name))
+                uri = DUCKDB.literal(self._lake.uri(full_name))
                 self.connection.execute(f"CREATE VIEW {domain}.{name} AS FROM delta_scan({uri})")
                 added.append(full_name)
                 if self._holds_events(full_name):
@@ -74,7 +74,7 @@ class Analyst:
         self.names = sorted([*self.names, *added])
         uses = Counter(full_name.split(".", 1)[1] for full_name in self.names)
         for full_name in added:
-            domain, name = map(quoted, full_name.split(".", 1))
+            domain, name = map(DUCKDB.name, full_name.split(".", 1))
             self.connection.execute(f"DROP VIEW IF EXISTS main.{name}")
             if uses[full_name.split(".", 1)[1]] == 1:
                 self.connection.execute(f"CREATE VIEW main.{name} AS FROM {domain}.{name}")

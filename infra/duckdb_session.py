@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.sql_names import literal
+from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def parquet(*places: Path) -> str:
     A folder above them that is called `region=eu` gives no column, and one that is called `a*` stands for itself.
     """
     files = (str(place).translate(_PATTERN) + "/*.parquet" * place.is_dir() for place in places)
-    return f"read_parquet([{', '.join(map(literal, files))}], hive_partitioning = false)"
+    return f"read_parquet([{DUCKDB.literals(files)}], hive_partitioning = false)"
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadArgument, BadDeclaration, SchemaMismatch
 from infra.spark.spark_literals import literal_of
+from infra.sql.names import SPARK
 from quality.check_result import RuleVerdict, Sample, Verdict
 from quality.rules import (
     ROW_RULES,
@@ -285,7 +286,7 @@ def _column(rule: Rule) -> Column:
 def _named(name: str) -> Column:
     from pyspark.sql import functions as F
 
-    return F.col("`" + name.replace("`", "``") + "`")
+    return F.col(SPARK.name(name))
 
 
 def _domain(of: DataType) -> str:

@@ -15,6 +15,7 @@ from typing import ClassVar, Literal
 
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
+from infra.sql.impure_functions import code_of, find_impure
 from quality.portable_regex import portable
 
 Kind = Literal["not_null", "between", "one_of", "matches", "unique", "fresh_within", "expression"]
@@ -294,28 +295,17 @@ def expression(sql: str) -> Expression:
     """
     if not isinstance(sql, str) or not sql.strip():
         raise BadDeclaration(f"expression({sql!r}): expected a condition in SQL.", hint="Write 'landed <= flights'.")
-    match = _UNDECIDED.search(_QUOTED.sub(_blank, sql))
-    if match or (match := _RELATIVE_LITERAL.search(sql)):
+    found = _SEVERAL_ROWS.search(code_of(sql)) or _RELATIVE_LITERAL.search(sql)
+    if undecided := find_impure(sql) or (found and found[0]):
         raise BadDeclaration(
-            f"expression({sql}) uses {match[0].strip('( ')}, which the row does not decide.",
+            f"expression({sql}) uses {undecided}, which the row does not decide.",
             hint="Compare columns with each other or with literals; for age use fresh_within; quote a column `so`.",
         )
     return Expression((), sql.strip())
 
 
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`(?!\s*\()|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _RELATIVE_LITERAL = re.compile(r"\b(?:date|timestamp\w*)\s*['\"]\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-_UNDECIDED = re.compile(
-    r"\b(?:current_(?:catalog|database|date|schema|time|timestamp|timezone|user)|localtimestamp|session_user|over|select)\b"
-    r"|\b(?:curdate|getdate|input_file_(?:name|block_start|block_length)|is_member|java_method|monotonically_increasing_id"
-    r"|now|rand|randn|random|randstr|reflect|shuffle|spark_partition_id|sysdate|try_reflect|uniform|user|uuid|version)`?\s*\("
-    r"|\bunix_timestamp`?\s*\(\s*\)",
-    re.IGNORECASE,
-)
-
-
-def _blank(found: re.Match[str]) -> str:
-    return " " * len(found[0])
+_SEVERAL_ROWS = re.compile(r"\b(?:over|select)\b", re.IGNORECASE)
 
 
 def _column(kind: str, column: object) -> str:

@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "cli": {"infra", "quality", "tables", "streaming", "batch", "dags", "traffic"},
 }
 ORDER = (
+    ("infra/sql",),
     ("infra",),
     ("infra/process",),
     ("infra/kafka", "infra/airflow", "infra/spark", "infra/postgres"),

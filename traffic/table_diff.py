@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from infra.errors import SchemaMismatch
-from infra.sql_names import quoted
+from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,12 +73,12 @@ def compare(
         connection.execute(_joined(types, key, within))
         counts = dict(connection.execute("SELECT difference, count(*) FROM joined GROUP BY ALL").fetchall())
         columns = ", ".join(
-            quoted(c) if c in key else f"{{'expected': e_{i}, 'live': l_{i}}} AS {quoted(c)}"
+            DUCKDB.name(c) if c in key else f"{{'expected': e_{i}, 'live': l_{i}}} AS {DUCKDB.name(c)}"
             for i, c in enumerate(types)
         )
         examples = connection.execute(
             f"SELECT difference, {columns} FROM joined WHERE difference IS NOT NULL "
-            f"ORDER BY {', '.join(map(quoted, key))} LIMIT {EXAMPLES}"
+            f"ORDER BY {DUCKDB.names(key)} LIMIT {EXAMPLES}"
         ).to_arrow_table()
     return TableComparison(
         rows=expected.num_rows,
@@ -91,14 +91,13 @@ def compare(
 
 def _joined(types: dict[str, str], key: Sequence[str], within: Mapping[str, float]) -> str:
     """A full outer join on the key and on the position among rows of equal key."""
-    keys = ", ".join(map(quoted, key))
-    rest = ", ".join(map(quoted, types))
+    keys, rest = DUCKDB.names(key), DUCKDB.names(types)
     columns = [
-        *(f"coalesce(e.{quoted(column)}, l.{quoted(column)}) AS {quoted(column)}" for column in key),
-        *(f"e.{quoted(column)} AS e_{i}, l.{quoted(column)} AS l_{i}" for i, column in enumerate(types)),
+        *(f"coalesce(e.{name}, l.{name}) AS {name}" for name in map(DUCKDB.name, key)),
+        *(f"e.{name} AS e_{i}, l.{name} AS l_{i}" for i, name in enumerate(map(DUCKDB.name, types))),
     ]
     differs = " OR ".join([_differs(c, types[c], within.get(c)) for c in types if c not in key] or ["false"])
-    met = " AND ".join(f"e.{quoted(column)} IS NOT DISTINCT FROM l.{quoted(column)}" for column in [*key, "#nth"])
+    met = " AND ".join(f"e.{name} IS NOT DISTINCT FROM l.{name}" for name in map(DUCKDB.name, [*key, "#nth"]))
     numbered = f'SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {rest}) AS "#nth" FROM'
     return f"""
         CREATE TEMP TABLE joined AS
@@ -110,7 +109,7 @@ def _joined(types: dict[str, str], key: Sequence[str], within: Mapping[str, floa
 
 
 def _differs(column: str, kind: str, share: float | None) -> str:
-    e, l = f"e.{quoted(column)}", f"l.{quoted(column)}"  # noqa: E741 - as in the query
+    e, l = f"e.{DUCKDB.name(column)}", f"l.{DUCKDB.name(column)}"  # noqa: E741 - as in the query
     different = f"{e} IS DISTINCT FROM {l}"
     is_float = kind in ("DOUBLE", "FLOAT")
     if share is None and not is_float:

@@ -12,6 +12,7 @@ from batch.late_rows import Late, late_rows
 from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import duckdb_utc, query
 from infra.offset_ranges import Range, Spans, size, subtract, within
+from infra.sql.names import DUCKDB
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.registry import Registry
 from tables.declare.table import Table
@@ -263,8 +264,8 @@ def _in(partition: int, some: Spans) -> int:
 
 def _duplicates(lake: Lake, topic: Topic, version: int) -> int:
     rows = lake.open(topic.full_name, version).scan(columns=list(topic.same_record), predicate=f"{OFFSET} IS NOT NULL")
-    columns = ", ".join(f'"{column}"' for column in topic.same_record)
-    counted = query(f"SELECT count(*) - count(DISTINCT ({columns})) AS n FROM events", events=rows)
+    record = DUCKDB.names(topic.same_record)
+    counted = query(f"SELECT count(*) - count(DISTINCT ({record})) AS n FROM events", events=rows)
     return int(counted["n"][0].as_py())
 
 

@@ -25,6 +25,7 @@ from infra.capture.table_catalog import CatalogColumn, columns_of
 from infra.duckdb_session import query
 from infra.errors import CaptureFailed
 from infra.postgres.database_connection import connected
+from infra.sql.names import DUCKDB, POSTGRES
 
 if TYPE_CHECKING:
     from psycopg.rows import TupleRow
@@ -78,8 +79,8 @@ _PLACED_BY = (
     "cdc_op", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_at", "cdc_transaction", "cdc_unchanged", "cdc_missing"
 )  # fmt: skip
 _LACKS = (
-    "list_contains(coalesce(cdc_unchanged, []), '{0}') "
-    "OR list_contains(string_split(coalesce(cdc_missing, ''), ', '), '{0}')"
+    "list_contains(coalesce(cdc_unchanged, []), {0}) "
+    "OR list_contains(string_split(coalesce(cdc_missing, ''), ', '), {0})"
 )
 
 
@@ -142,7 +143,7 @@ class _Seen:
         running = ", ".join(str(number % 2**32) for number in self.running) or "NULL"
         later = f"(cdc_transaction - {self.before % 2**32} + {2**32}) % {2**32} < {2**31}"
         return (
-            f"coalesce(cdc_lsn > 0 AND cdc_at > TIMESTAMPTZ '{self.at.isoformat()}' - INTERVAL 1 DAY AND "
+            f"coalesce(cdc_lsn > 0 AND cdc_at > {DUCKDB.literal(self.at)} - INTERVAL 1 DAY AND "
             f"({later} OR coalesce(cdc_transaction IN ({running}), false)), false)"
         )
 
@@ -236,7 +237,7 @@ class _Comparison:
             kinds, theirs, ours = _WRITTEN[kind.name]
             column = types.get(name)
             if column and (SIZE.sub("", column.type) in kinds or (kind.name == "string" and column.kind in "er")):
-                found[name] = theirs.format(f'"{name}"'), ours.format(f'"{name}"')
+                found[name] = theirs.format(POSTGRES.name(name)), ours.format(DUCKDB.name(name))
         return found
 
     @cached_property
@@ -250,12 +251,12 @@ class _Comparison:
     @property
     def theirs(self) -> str:
         """The rows of the database, placed, in its SQL."""
-        texts = ", ".join(f'{theirs} AS "{name}"' for name, (theirs, _) in self.written.items())
+        texts = ", ".join(f"{theirs} AS {POSTGRES.name(name)}" for name, (theirs, _) in self.written.items())
         return self._placed(_POSTGRES, f"SELECT {texts} FROM {self.table}")
 
     def _placed(self, dialect: _Dialect, texts: str) -> str:
-        key = [f'"{name}"' for name in self.key]
-        return dialect.placed(key, [f'"{name}"' for name in self.written if name not in self.key], texts)
+        others = [name for name in self.written if name not in self.key]
+        return dialect.placed(list(map(DUCKDB.name, self.key)), list(map(DUCKDB.name, others)), texts)
 
     def asked(self, select: str) -> tuple[_Seen, list[TupleRow]]:
         """Returns the rows of a query, and what its transaction saw, once the events have all of that."""
@@ -292,10 +293,10 @@ class _Comparison:
         changes = self.lake.open(self.topic.full_name).scan(
             columns=[*self.key, *others, *_PLACED_BY], predicate=self.topic.row_condition
         )
-        key = ", ".join(f'"{name}"' for name in self.key)
+        key = DUCKDB.names(self.key)
         values = [
-            f'(arg_max(struct_pack(v := "{name}"), row({PLACE})) '
-            f"FILTER (cdc_op != 'delete' AND NOT ({_LACKS.format(name)}))).v AS \"{name}\""
+            f"(arg_max(struct_pack(v := {DUCKDB.name(name)}), row({PLACE})) "
+            f"FILTER (cdc_op != 'delete' AND NOT ({_LACKS.format(DUCKDB.literal(name))}))).v AS {DUCKDB.name(name)}"
             for name in others
         ]
         chosen = wanted.format(f"({_DUCKDB.bucket([self.written[name][1] for name in self.key])})")
@@ -306,7 +307,7 @@ class _Comparison:
             changes=changes,
         )
         bits = {name: _bits(rows[name]) for name in rows.column_names}
-        texts = ", ".join(f'{ours} AS "{name}"' for name, (_, ours) in self.written.items())
+        texts = ", ".join(f"{ours} AS {DUCKDB.name(name)}" for name, (_, ours) in self.written.items())
         placed = self._placed(_DUCKDB, f"SELECT {texts} FROM rows")
         return query(select.format(placed, wanted.format("bucket")), rows=pa.table(bits))
 

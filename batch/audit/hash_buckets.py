@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.instants import DAY_MS
-from infra.spark.rows import backticked, cast_like, without_maps
+from infra.spark.rows import cast_like, without_maps
+from infra.sql.names import SPARK
 from tables.declare.table import Table
 from tables.refresh.json_values import EXACT_JSON
 from tables.refresh.row_diff import matching
@@ -183,7 +184,7 @@ def row_hash(rows: DataFrame, columns: Sequence[str]) -> Column:
 
     parts: list[Column] = []
     for name in columns:
-        parts += [_hashable(rows, name), F.col(backticked(name)).isNull()]
+        parts += [_hashable(rows, name), F.col(SPARK.name(name)).isNull()]
     return F.xxhash64(*parts)
 
 
@@ -196,5 +197,5 @@ def _hashable(rows: DataFrame, name: str) -> Column:
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if not isinstance(rows.schema[name].dataType, ArrayType | MapType | StructType):
-        return F.col(backticked(name))
-    return F.to_json(F.expr(without_maps(backticked(name), rows, name, by_spark=True)), EXACT_JSON)
+        return F.col(SPARK.name(name))
+    return F.to_json(F.expr(without_maps(SPARK.name(name), rows, name, by_spark=True)), EXACT_JSON)

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from batch.audit.hash_buckets import HASH, row_hash, totals
 from infra.delta.compaction import compact_without_history
-from infra.delta.datafusion_sql import instant, literal, select
+from infra.delta.datafusion_sql import instant, select
 from infra.delta.delta_writer import Writer
 from infra.delta.lake import Lake
 from infra.instants import epoch_ms
+from infra.sql.names import DATAFUSION
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.topic import Topic
 from tables.refresh.events.record_decoder import TIMESTAMP
@@ -122,7 +123,7 @@ def write_certificate(lake: Lake, topic: Topic, run: str, versions: tuple[int, i
         )
         oldest = instant(TIMESTAMP, (epoch_ms(now) or 0) - _KEPT_MS)
         with suppress(CommitFailedError):  # another process removes them
-            lake.open(CERTIFICATES).delete(f"topic = {literal(topic.full_name)} AND recorded_at < {oldest}")
+            lake.open(CERTIFICATES).delete(f"topic = {DATAFUSION.literal(topic.full_name)} AND recorded_at < {oldest}")
 
 
 def read_certificate(
@@ -131,13 +132,14 @@ def read_certificate(
     """The newest certificate of the topic, or the newest of a version of its events; None when there is none."""
     if not lake.exists(CERTIFICATES):
         return None
-    predicate = f"topic = {literal(topic.full_name)}" + ("" if version is None else f" AND events_version = {version}")
+    of_version = "" if version is None else f" AND events_version = {version}"
+    predicate = f"topic = {DATAFUSION.literal(topic.full_name)}{of_version}"
     runs = ["run", "recorded_at", "events_version", "quarantine_version"]
     found = select(lake.open(CERTIFICATES), runs, predicate)
     newest = found.sort_by([("recorded_at", "descending")]).slice(0, 1).to_pylist()
     if not newest:
         return None
-    of_run = f"{predicate} AND run = {literal(newest[0]['run'])}"
+    of_run = f"{predicate} AND run = {DATAFUSION.literal(newest[0]['run'])}"
     rows = select(lake.open(CERTIFICATES), list(Block.__dataclass_fields__), of_run)
     versions = newest[0]["events_version"], newest[0]["quarantine_version"]
     return versions, sorted(Block(**row) for row in rows.to_pylist())

@@ -14,6 +14,7 @@ from infra.capture.captured_table import MARK, Capture
 from infra.delta.lake import Lake
 from infra.duckdb_session import query
 from infra.errors import BadArgument, CaptureFailed
+from infra.sql.names import DATAFUSION
 from tables.declare.metadata_columns import OFFSET
 from tables.declare.registry import Registry
 from tables.declare.table import Table
@@ -98,7 +99,9 @@ def _of_topic(lake: Lake, topic: Topic, table: Table, version: int) -> set[Mark]
         columns=["cdc_snapshot", "cdc_commit_lsn", "cdc_lsn"], predicate=f"{OFFSET} IS NOT NULL AND cdc_snapshot > 0"
     )
     [newest] = query(_NEWEST, rows=of_snapshots).to_pylist() or [{"snapshot": 1, "since": 0}]
-    predicate = f"cdc_op = '{MARK}' AND cdc_snapshot = {newest['snapshot']} AND cdc_lsn > {newest['since']}"
+    predicate = (
+        f"cdc_op = {DATAFUSION.literal(MARK)} AND cdc_snapshot = {newest['snapshot']} AND cdc_lsn > {newest['since']}"
+    )
     marks = pa.table(changes.scan(columns=["cdc_lsn", "cdc_at"], predicate=predicate))
     if not len(marks):
         raise CaptureFailed(

@@ -15,6 +15,7 @@ from infra.capture.debezium_decoder import EPOCH, EPOCH_DAY, DebeziumParser, is_
 from infra.delta.lake import QUARANTINE
 from infra.duckdb_session import query
 from infra.errors import CaptureFailed
+from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +61,7 @@ def deletions(lake: Lake, topic: Topic, capture: Capture, version: int | None = 
     if at["lsn"] is None:  # the snapshot is empty
         [at] = asked(f"{moment} < ?").to_pylist()
         at["at"] = datetime.now(UTC)
-    names = ", ".join(f'"{name}"' for name in key)
+    names = DUCKDB.names(key)
     gone = asked(
         f"WITH gone AS (SELECT {names} FROM rows GROUP BY ALL "
         f"HAVING max(cdc_snapshot) < ? AND arg_max(cdc_op, row({PLACE})) != 'delete') "
@@ -89,7 +90,7 @@ def _deletion(capture: Capture, key: Mapping[str, object], lsn: int, at: datetim
     source = {
         "name": capture.name,
         "snapshot": "true",
-        "sequence": f'[null,"{lsn}"]',
+        "sequence": msgspec.json.encode([None, str(lsn)]).decode(),
         "lsn": lsn,
         "ts_us": _micros(at),
     }

@@ -11,6 +11,7 @@ from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult
 from infra.delta.lake import Lake
 from infra.settings import Settings
+from infra.sql.names import DUCKDB
 from tables.declare.registry import load
 
 MOST_ROWS = 5
@@ -31,7 +32,7 @@ def _with_rows(ledgers: Ledgers, event_time: str | None, outcome: RunResult) -> 
     rows = [row for row in corrections if row["run"] == outcome.run]
     lines = [row_line(row) for row in rows[:MOST_ROWS]]
     if len(rows) > MOST_ROWS:
-        every = f"FROM ledger.corrections WHERE run = '{outcome.run}'"
+        every = f"FROM ledger.corrections WHERE run = {DUCKDB.literal(outcome.run)}"
         lines.append(f'and {len(rows) - MOST_ROWS:,} more: ./twofold sql "{every}"')
     return replace(outcome, corrected=lines, days=days_of(rows, event_time))
 

@@ -18,6 +18,7 @@ from infra.delta.lake import Lake, LoggedCommit
 from infra.duckdb_session import query
 from infra.instants import EPOCH
 from infra.settings import ROOT
+from infra.sql.names import DUCKDB
 from tables.declare.code_fingerprint import fingerprint
 from tables.declare.table import Table
 from tables.refresh.json_values import to_plain_json
@@ -204,7 +205,7 @@ def _live(lake: Lake, name: str, key: Mapping[str, Any]) -> dict[str, Any] | Non
 
 
 def _where(rows: pa.RecordBatchReader, key: Mapping[str, Any]) -> list[dict[str, Any]]:
-    same = " AND ".join(f'"{column}" IS NOT DISTINCT FROM ?' for column in key)
+    same = " AND ".join(f"{DUCKDB.name(column)} IS NOT DISTINCT FROM ?" for column in key)
     return query(f"SELECT * FROM rows WHERE {same}", list(key.values()), rows=rows).to_pylist()  # type: ignore[no-any-return]
 
 

@@ -18,11 +18,12 @@ from batch.ledgers.reconcile_position import COLUMNS, POSITIONS, ReconcilePositi
 from batch.ledgers.run_result import RUNS, Audited, RunResult, started_at
 from infra.delta.change_feed import naming_what_is_gone, side_of
 from infra.delta.compaction import compact_without_history
-from infra.delta.datafusion_sql import instant, literal, select
+from infra.delta.datafusion_sql import instant, select
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake, LoggedCommit
 from infra.errors import ChangesGone
 from infra.instants import epoch_ms
+from infra.sql.names import DATAFUSION
 from tables.declare.table import Table
 from tables.refresh.events.record_decoder import TIMESTAMP
 from tables.refresh.json_values import to_json, to_plain_json
@@ -224,7 +225,7 @@ class Ledgers:
 
     def newest_run(self, table: str, causes: Sequence[str] = (), run: str = "") -> dict[str, Any] | None:
         """The newest run of one of these causes, or of this name, that changed the table, by the ledger's columns."""
-        predicate = f"run = {literal(run)}" if run else f"cause IN ({', '.join(map(literal, causes))})"
+        predicate = f"run = {DATAFUSION.literal(run)}" if run else f"cause IN ({DATAFUSION.literals(causes)})"
         rows = self._read(RUNS, table, None, predicate, "version_after > version_before")
         newest = rows.sort_by([("recorded_at", "descending")]).slice(0, 1).to_pylist()
         return newest[0] if newest else None
@@ -242,7 +243,7 @@ class Ledgers:
             since_ms = next(self._lake.commits(table, after, after + 1)).timestamp_ms
         bounds = [f"version > {after}"]
         bounds += [] if through is None else [f"version <= {through}"]
-        bounds += [] if key is None else [f"key = {literal(to_json(key))}"]
+        bounds += [] if key is None else [f"key = {DATAFUSION.literal(to_json(key))}"]
         rows = self._read(CORRECTIONS, table, since_ms, *bounds)
         return rows.sort_by([("version", "ascending"), ("key", "ascending")]).to_pylist()  # type: ignore[no-any-return]
 
@@ -313,7 +314,7 @@ class Ledgers:
         return bool(len(self._of_run(name, table, run, columns=["run"])))
 
     def _of_run(self, name: str, table: str, run: str, columns: Sequence[str] | None = None) -> pa.Table:
-        return self._read(name, table, epoch_ms(started_at(run)), f"run = {literal(run)}", columns=columns)
+        return self._read(name, table, epoch_ms(started_at(run)), f"run = {DATAFUSION.literal(run)}", columns=columns)
 
     def _read(
         self, name: str, table: str, since_ms: int | None = None, *bounds: str, columns: Sequence[str] | None = None
@@ -327,7 +328,7 @@ class Ledgers:
         columns = columns or _SCHEMAS[name].names
         if name not in self._writers and not self._lake.exists(name):
             return pa.schema([_SCHEMAS[name].field(column) for column in columns]).empty_table()
-        conditions = [f'"table" = {literal(table)}', *bounds]
+        conditions = [f'"table" = {DATAFUSION.literal(table)}', *bounds]
         if since_ms is not None:
             conditions.append(f"recorded_at >= {instant(TIMESTAMP, since_ms - _SLACK_MS)}")
         return select(self._writer(name).newest(), columns, " AND ".join(conditions))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.delta.delta_writer import BEFORE, CHANGE
 from infra.duckdb_session import duckdb_utc, parquet
-from infra.sql_names import quoted
+from infra.sql.names import DUCKDB
 from tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def column_changes(
     renamed: dict[str, str] = {}
     for was, becomes in ((was, becomes) for was in gone for becomes in new):
         if before[was] == after[becomes] and was not in renamed and becomes not in renamed.values():
-            differs = f"{quoted(becomes)} IS DISTINCT FROM {quoted(BEFORE + was)}"
+            differs = f"{DUCKDB.name(becomes)} IS DISTINCT FROM {DUCKDB.name(BEFORE + was)}"
             sql = f"SELECT count(*) FROM {parquet(difference)} WHERE {CHANGE} = 'update' AND {differs}"
             if duckdb_utc().execute(sql).fetchone() == (0,):
                 renamed[was] = becomes
@@ -87,9 +87,9 @@ def column_changes(
 
 def _days(connection: DuckDBPyConnection, event_time: str, columns: Collection[str]) -> list[dict[str, Any]]:
     kinds = {"inserted": "insert", "updated": "update", "deleted": "delete"}
-    counts = ", ".join(f"count(*) FILTER ({CHANGE} = '{kind}') AS {name}" for name, kind in kinds.items())
+    counts = ", ".join(f"count(*) FILTER ({CHANGE} = {DUCKDB.literal(kind)}) AS {name}" for name, kind in kinds.items())
     sides = [name for name in (event_time, BEFORE + event_time) if name in columns]
-    days = ", ".join(f"CAST({quoted(side)} AS DATE)" for side in sides)
+    days = ", ".join(f"CAST({DUCKDB.name(side)} AS DATE)" for side in sides)
     rows = connection.execute(
         f"SELECT day::VARCHAR AS day, {counts} "
         f"FROM (SELECT {CHANGE}, unnest(list_distinct([{days}])) AS day FROM changed) GROUP BY 1 ORDER BY 1"
@@ -104,7 +104,7 @@ def _segments(
     for column in columns:
         if types[column] not in ("VARCHAR", "BOOLEAN", "INTEGER", "BIGINT", "SMALLINT"):
             continue
-        name = quoted(column)
+        name = DUCKDB.name(column)
         row = connection.execute(
             f"SELECT {name}, count(*) / sum(count(*)) OVER () AS share, count(*) OVER () AS n FROM changed "
             f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
@@ -114,7 +114,7 @@ def _segments(
     if not found:
         return []
     connection.register("everything", table())
-    shares = ", ".join(f"coalesce(avg(CAST({quoted(c)} IS NOT DISTINCT FROM ? AS INTEGER)), 0)" for c in found)
+    shares = ", ".join(f"coalesce(avg(CAST({DUCKDB.name(c)} IS NOT DISTINCT FROM ? AS INTEGER)), 0)" for c in found)
     of_all = connection.execute(f"SELECT {shares} FROM everything", [value for value, _ in found.values()]).fetchone()
     segments = [
         {"column": column, "value": to_plain_json(value), "share": share, "of_all": whole}
@@ -127,9 +127,9 @@ def _segments(
 def _columns(connection: DuckDBPyConnection, key: Sequence[str], others: Sequence[str]) -> list[dict[str, Any]]:
     changes = []
     for column in others:
-        name, before = quoted(column), quoted(BEFORE + column)
+        name, before = DUCKDB.name(column), DUCKDB.name(BEFORE + column)
         differs = f"{CHANGE} = 'update' AND {name} IS DISTINCT FROM {before}"
-        keys = ", ".join(map(quoted, key))
+        keys = DUCKDB.names(key)
         row = connection.execute(
             f"SELECT {keys}, {before}, {name}, count(*) OVER () FROM changed WHERE {differs} "
             f"ORDER BY hash({keys}), {keys} LIMIT 1"
@@ -153,15 +153,15 @@ def _totals(
 ) -> list[dict[str, Any]]:
     numbers = [c for c in others if types[c] in ("DOUBLE", "FLOAT", "BIGINT", "INTEGER") or types[c].startswith("DEC")]
     added = [
-        f"coalesce(sum(CASE WHEN {CHANGE} = 'delete' THEN 0 ELSE {quoted(c)} END), 0) "
-        f"- coalesce(sum(CASE WHEN {CHANGE} = 'insert' THEN 0 ELSE {quoted(BEFORE + c)} END), 0)"
+        f"coalesce(sum(CASE WHEN {CHANGE} = 'delete' THEN 0 ELSE {DUCKDB.name(c)} END), 0) "
+        f"- coalesce(sum(CASE WHEN {CHANGE} = 'insert' THEN 0 ELSE {DUCKDB.name(BEFORE + c)} END), 0)"
         for c in numbers
     ]
     changes = connection.execute(f"SELECT {', '.join(added)} FROM changed").fetchone() if numbers else None
     if changes is None or not any(changes):
         return []
     connection.register("everything", table())
-    sums = ", ".join(f"coalesce(sum({quoted(c)}), 0)" for c in numbers)
+    sums = ", ".join(f"coalesce(sum({DUCKDB.name(c)}), 0)" for c in numbers)
     before = connection.execute(f"SELECT {sums} FROM everything").fetchone() or ()
     return [
         {"column": column, "before": to_plain_json(was), "after": to_plain_json(was + change)}
@@ -171,7 +171,7 @@ def _totals(
 
 
 def _samples(connection: DuckDBPyConnection, key: Sequence[str], others: Sequence[str]) -> list[dict[str, Any]]:
-    keys = ", ".join(map(quoted, key))
+    keys = DUCKDB.names(key)
     rows = _as_dicts(connection.execute(f"FROM changed ORDER BY hash({keys}), {keys} LIMIT {_SAMPLES}"))
     samples = []
     for row in rows:

@@ -32,7 +32,8 @@ from infra.delta.delta_writer import CHANGE
 from infra.delta.lake import QUARANTINE, LoggedCommit
 from infra.delta.sizes import CHANGED, is_small
 from infra.duckdb_session import query
-from infra.spark.rows import are_here, backticked
+from infra.spark.rows import are_here
+from infra.sql.names import SPARK
 from tables.declare.code_fingerprint import definition, digest
 from tables.declare.registry import Registry
 from tables.refresh.acceptance import Accepted, accepted_code, is_accepted
@@ -208,7 +209,7 @@ def _with_columns_of(frame: DataFrame, other: DataFrame) -> DataFrame:
     own, others = dict(frame.dtypes), dict(other.dtypes)
     columns = []
     for name in dict.fromkeys([*own, *others]):
-        value = F.col(backticked(name)) if name in own else F.lit(None).cast(others[name])
+        value = F.col(SPARK.name(name)) if name in own else F.lit(None).cast(others[name])
         has_two_types = name in own and others.get(name, own[name]) != own[name]
         columns.append((value.cast("string") if has_two_types else value).alias(name))
     return frame.select(*columns)

@@ -16,6 +16,7 @@ from rich.markup import escape
 from cli.console import NOTHING, Json, harmless, make_table, out, print_json, shown, shown_age, shown_span
 from infra.errors import BadArgument
 from infra.settings import Settings
+from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from batch.ledgers.audit_history import LastAudit
@@ -346,9 +347,8 @@ def _commits(lake: Lake, name: str) -> list[dict[str, object]]:
 def _newest(lake: Lake, name: str, event_time: str | None) -> list[dict[str, object]]:
     from cli.sql_query import Analyst
 
-    quoted = ".".join(f'"{part}"' for part in name.split("."))
-    order = f'ORDER BY "{event_time}" DESC' if event_time else ""
-    result = Analyst(lake, only=[name]).run(f"FROM {quoted} {order} LIMIT {SAMPLES}")
+    order = f"ORDER BY {DUCKDB.name(event_time)} DESC" if event_time else ""
+    result = Analyst(lake, only=[name]).run(f"FROM {DUCKDB.name(*name.split('.'))} {order} LIMIT {SAMPLES}")
     columns = [column[0] for column in result.description or ()]
     return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
 

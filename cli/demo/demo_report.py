@@ -12,6 +12,7 @@ from cli.sql_query import Analyst
 from infra.delta.lake import QUARANTINE, Lake
 from infra.kafka.topic_admin import offsets
 from infra.settings import Settings
+from infra.sql.names import DUCKDB
 from streaming.query.progress import read
 from traffic import ack_journal
 from traffic.expected import expected_tables
@@ -140,7 +141,7 @@ def fed_days(analyst: Analyst, domain: str) -> tuple[date, date]:
     """The days of the source whose records are there: first, and first after the last."""
     source = source_of(domain)
     topic, column = source.DATED_BY
-    day = f"({column} AT TIME ZONE '{source.ZONE}')::DATE"
+    day = f"({column} AT TIME ZONE {DUCKDB.literal(str(source.ZONE))})::DATE"
     first, last = analyst.rows(f"SELECT min({day}), max({day}) FROM {topic}")[0]
     assert isinstance(first, date)
     assert isinstance(last, date)

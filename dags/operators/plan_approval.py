@@ -60,7 +60,7 @@ class PlanApproval(ApprovalOperator):
     """
 
     def __init__(self, **settings: Any) -> None:
-        plan = f"ti.xcom_pull(task_ids='{PREVIEW}')"
+        plan = f"ti.xcom_pull(task_ids={PREVIEW!r})"
         super().__init__(
             task_id=APPROVE,
             subject=f"Publish {{{{ {plan}['changed'] }}}} changed rows ({{{{ {plan}['id'] }}}})?",

@@ -19,10 +19,11 @@ from infra.errors import CaptureFailed, ConnectUnreachable, StatementRefused, Tw
 from infra.postgres.database_connection import address, connected, query
 from infra.process.readiness import until_answered
 from infra.settings import Settings
+from infra.sql.names import POSTGRES
 
 RELEASE_S = 30.0  # how long a stopped connector may hold its slot
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text"
-WRITE_MARK = f"SELECT pg_logical_emit_message(false, '{MARK_PREFIX}', {_NOW})"
+WRITE_MARK = f"SELECT pg_logical_emit_message(false, {POSTGRES.literal(MARK_PREFIX)}, {_NOW})"
 """A mark with the database's time, in microseconds. What was committed before it is before it in each topic."""
 
 
@@ -84,7 +85,7 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
         "heartbeat.interval.ms": "10000",
         "heartbeat.action.query": WRITE_MARK
         if capture.writes_marks
-        else f"SELECT pg_logical_emit_message(false, '{capture.name}', '')",
+        else f"SELECT pg_logical_emit_message(false, {POSTGRES.literal(capture.name)}, '')",
         # The decoder treats deletes; the log is kept for ever, so that no record has to remove others.
         "tombstones.on.delete": "false",
         # A row that is larger than a record may be would stop the connector; one that is too large for its topic is

@@ -11,6 +11,7 @@ import pyarrow as pa
 from infra.delta.lake import Lake
 from infra.duckdb_session import query
 from infra.errors import ChangesGone, ChangesUnread
+from infra.sql.names import DATAFUSION, DUCKDB
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -67,9 +68,7 @@ def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str])
     with naming_what_is_gone(name, min(versions), max(versions)):
         rows = pa.table(lake.open(name).load_cdf(min(versions), max(versions)))
     rows = rows.select(feed.names).cast(feed)
-    keys = ", ".join(f'"{c}"' for c in key)
-    columns = ", ".join(f'"{c}"' for c in schema.names)
-    of_key = f"(_commit_version) OVER (PARTITION BY {keys})"
+    columns, of_key = DUCKDB.names(schema.names), f"(_commit_version) OVER (PARTITION BY {DUCKDB.names(key)})"
     edges = f"min{of_key} AS _first, max{of_key} AS _last"
     changed = f"FROM feed WHERE _commit_version IN ({', '.join(map(str, versions))})"
 
@@ -87,7 +86,7 @@ def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str])
 def changes_between(table: DeltaTable, name: str, first: int, last: int, schema: pa.Schema) -> pa.Table:
     """The rows of the change feed of these versions, with the columns of the schema."""
     # Names are read as SQL: unquoted, `Zone` is another column, `order` an error, and `null` a value.
-    names = [f'"{name}"' for name in schema.names]
+    names = list(map(DATAFUSION.name, schema.names))
     with naming_what_is_gone(name, first, last):
         feed = table.load_cdf(starting_version=first, ending_version=last, columns=names)
         return pa.table(feed).select(schema.names).cast(schema)

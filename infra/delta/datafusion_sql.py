@@ -10,14 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.instants import epoch_ms
+from infra.sql.names import DATAFUSION
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-
-
-def literal(value: str | int) -> str:
-    """A text or a whole number."""
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def instant(kind: pa.DataType, ms: int) -> str:
@@ -49,7 +45,7 @@ def span(rows: pa.Table, columns: Sequence[str], alias: str = "") -> str:
             continue
         least, greatest = pc.min_max(rows[column]).as_py().values()
         first, last = _literal(field.type, least, 0), _literal(field.type, greatest, 1)
-        name = f'{alias}."{column}"' if alias else f'"{column}"'
+        name = DATAFUSION.name(*filter(None, (alias, column)))
         parts.append(f"{name} >= {first} AND {name} <= {last}")
     return " AND ".join(parts)
 
@@ -62,4 +58,4 @@ def _has_literals(kind: pa.DataType) -> bool:
 def _literal(kind: pa.DataType, value: Any, slack_ms: int) -> str:
     if isinstance(value, datetime | date):
         return instant(kind, (epoch_ms(value) or 0) + slack_ms)
-    return literal(value)
+    return DATAFUSION.literal(value)

@@ -23,6 +23,7 @@ from infra.delta.merge import Merge, equal, greater
 from infra.delta.open_table import OpenTable
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
 from infra.spark.rows import are_here, column_names, here, in_spark, quoted, run_sql
+from infra.sql.names import DATAFUSION, SPARK, Dialect
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -166,17 +167,17 @@ class Writer:
             SchemaMismatch: names the missing and the unexpected columns.
             WriteConflict: after bounded retries.
         """
-        rows = self._placed(rows)
+        rows, by = self._placed(rows)
         columns = column_names(rows)
         others = [c for c in columns if c not in key]
         if keep:
             condition = "false"
         elif greatest:
-            condition = greater(greatest)
+            condition = greater(by, greatest)
         else:
-            condition = " OR ".join(f"NOT {equal(c, of=rows)}" for c in others) or "false"
+            condition = " OR ".join(f"NOT {equal(by, c, of=rows)}" for c in others) or "false"
         plan = Merge(
-            on=" AND ".join(equal(c) for c in key),
+            on=" AND ".join(equal(by, c) for c in key),
             update=None if keep else condition,
             columns=columns,
             key=tuple(key),
@@ -196,18 +197,18 @@ class Writer:
         Returns:
             Rows really changed; fewer than asked for when others were faster.
         """
-        changes = self._placed(changes)
+        changes, by = self._placed(changes)
         columns = [c for c in column_names(changes) if c != CHANGE and not c.startswith(BEFORE)]
         others = [c for c in columns if c not in key]
-        same = " AND ".join(equal(c, BEFORE + c, changes) for c in others) or "true"
-        update = f"s.`{CHANGE}` = 'update' AND {same}"
+        same = " AND ".join(equal(by, c, BEFORE + c, changes) for c in others) or "true"
+        update = f"s.{CHANGE} = 'update' AND {same}"
         if greatest:
-            update = f"({update}) OR (s.`{CHANGE}` = 'insert' AND {greater(greatest)})"
+            update = f"({update}) OR (s.{CHANGE} = 'insert' AND {greater(by, greatest)})"
         plan = Merge(
-            on=" AND ".join(equal(c) for c in key),
+            on=" AND ".join(equal(by, c) for c in key),
             update=update,
-            delete=f"s.`{CHANGE}` = 'delete' AND {same}",
-            insert=f"s.`{CHANGE}` = 'insert'",
+            delete=f"s.{CHANGE} = 'delete' AND {same}",
+            insert=f"s.{CHANGE} = 'insert'",
             columns=columns,
             key=tuple(key),
         )
@@ -319,9 +320,9 @@ class Writer:
     def _append_spark(self, frame: DataFrame, stamp: CommitTag) -> None:
         frame.write.format("delta").mode("append").options(**self._options(stamp)).save(self.lake.uri(self.name))
 
-    def _placed(self, rows: Rows) -> Rows:
-        """The rows where the engine that merges them takes them."""
-        return rows if self._through_rust(rows) else self._frame(rows)
+    def _placed(self, rows: Rows) -> tuple[Rows, Dialect]:
+        """Returns the rows where the engine that merges them takes them, and its SQL."""
+        return (rows, DATAFUSION) if self._through_rust(rows) else (self._frame(rows), SPARK)
 
     def _frame(self, rows: Rows) -> DataFrame:
         if not are_here(rows):

@@ -25,6 +25,7 @@ from infra.delta.file_statistics import with_true_bounds
 from infra.delta.sizes import held_if_small
 from infra.duckdb_session import duckdb_utc, parquet
 from infra.instants import DAY_MS, Interval, epoch_ms_of
+from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -102,7 +103,7 @@ class PrunedFiles:
             return schema.empty_table()
         connection = duckdb_utc()
         connection.register("scopes", scopes)
-        chosen = ", ".join(f'rows."{name}"' for name in columns)
+        chosen = ", ".join(DUCKDB.name("rows", name) for name in columns)
         try:
             found = connection.execute(
                 f"SELECT {chosen} FROM {parquet(*(Path(place, path) for path in self.paths))} AS rows {clauses} "

@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 from infra.delta.compaction import after_commit
 from infra.delta.datafusion_sql import span
 from infra.delta.file_statistics import parquet_properties
-from infra.spark.rows import are_here, without_maps
+from infra.spark.rows import without_maps
+from infra.sql.names import DATAFUSION, SPARK, Dialect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +29,7 @@ _guard = Lock()
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """The clauses of a MERGE of rows `s` into a table `t`, in Spark's spelling.
+    """The clauses of a MERGE of rows `s` into a table `t`, in the SQL of the engine that does it.
 
     Attributes:
         on: rows that meet.
@@ -48,7 +49,7 @@ class Merge:
     def by_rust(self, table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
         """Let delta-rs do it; one that changes nothing makes no commit."""
         # Equal keys lie between the least and the greatest: files that cannot hold any stay shut.
-        on = f"{_rust(self.on)} AND {span(rows, self.key, 't')}"
+        on = f"{self.on} AND {span(rows, self.key, 't')}"
         merger = table.merge(
             rows,
             on,
@@ -58,13 +59,12 @@ class Merge:
             post_commithook_properties=after_commit(),
             writer_properties=parquet_properties(table),
         )
-        values = {f'"{c}"': f's."{c}"' for c in self.columns}
+        values = {DATAFUSION.name(c): DATAFUSION.name("s", c) for c in self.columns}
         if self.delete:
-            merger = merger.when_matched_delete(predicate=_rust(self.delete))
+            merger = merger.when_matched_delete(predicate=self.delete)
         if self.update:
-            merger = merger.when_matched_update(updates=values, predicate=_rust(self.update))
-        insert = _rust(self.insert) if self.insert else None
-        merger.when_not_matched_insert(updates=values, predicate=insert).execute()
+            merger = merger.when_matched_update(updates=values, predicate=self.update)
+        merger.when_not_matched_insert(updates=values, predicate=self.insert).execute()
 
     def by_spark(self, uri: str, rows: DataFrame, says: Mapping[str, str]) -> None:
         """Let Spark do it, unless it would change nothing.
@@ -89,9 +89,9 @@ class Merge:
                 spark.catalog.dropTempView(view)
 
     def _sql(self, uri: str, source: str) -> str:
-        values = [f"s.`{c}`" for c in self.columns]
-        names = [f"`{c}`" for c in self.columns]
-        clauses = [f"MERGE INTO delta.`{uri}` AS t USING {source} AS s ON {self.on}"]
+        names = list(map(SPARK.name, self.columns))
+        values = [f"s.{name}" for name in names]
+        clauses = [f"MERGE INTO delta.{SPARK.name(uri)} AS t USING {source} AS s ON {self.on}"]
         if self.delete:
             clauses.append(f"WHEN MATCHED AND {self.delete} THEN DELETE")
         if self.update:
@@ -108,33 +108,29 @@ def _turn(spark: SparkSession) -> Lock:
         return _turns.setdefault(spark, Lock())
 
 
-def equal(column: str, source: str | None = None, of: Rows | None = None) -> str:
-    """SQL: equal, null to null; in brackets, since DataFusion's operator binds less tightly than AND.
+def equal(by: Dialect, column: str, source: str | None = None, of: Rows | None = None) -> str:
+    """Writes that two columns are equal, null to null; in brackets, since DataFusion binds it less tightly than AND.
 
     Args:
         of: rows with the column; of those in Spark, which compares no maps, the maps' entries are compared.
     """
-    sides = f"t.`{column}`", f"s.`{source or column}`"
-    plain = of is None or are_here(of)
+    sides = by.name("t", column), by.name("s", source or column)
+    plain = of is None or by is not SPARK
     one, other = sides if plain else (without_maps(side, of, column, by_spark=True) for side in sides)
-    return f"({one} <=> {other})"
+    return f"({one} IS NOT DISTINCT FROM {other})"
 
 
-def greater(columns: Sequence[str]) -> str:
-    """SQL: the source row is greater than the target row, compared left to right, nulls lowest.
+def greater(by: Dialect, columns: Sequence[str]) -> str:
+    """Writes that the source row is greater than the target row, compared left to right, nulls lowest.
 
     Flat, since DataFusion's parser takes no deep nesting.
     """
     cases = []
     for n, column in enumerate(columns):
-        is_greater = f"(s.`{column}` > t.`{column}` OR (s.`{column}` IS NOT NULL AND t.`{column}` IS NULL))"
-        cases.append(" AND ".join([*map(equal, columns[:n]), is_greater]))
+        source, target = by.name("s", column), by.name("t", column)
+        is_greater = f"({source} > {target} OR ({source} IS NOT NULL AND {target} IS NULL))"
+        cases.append(" AND ".join([*(equal(by, c) for c in columns[:n]), is_greater]))
     return f"({' OR '.join(f'({case})' for case in cases)})"
-
-
-def _rust(sql: str) -> str:
-    """DataFusion's spelling."""
-    return sql.replace("<=>", "IS NOT DISTINCT FROM").replace("`", '"')
 
 
 def _differs(source: DataFrame, target: DataFrame, merge: Merge) -> bool:

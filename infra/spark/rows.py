@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
 from infra.duckdb_session import query
+from infra.sql.names import DUCKDB, SPARK, for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -17,36 +17,25 @@ if TYPE_CHECKING:
     Rows: TypeAlias = pa.Table | DataFrame
 
 R = TypeVar("R", bound="Rows")
-_NAME = re.compile(r'"((?:[^"]|"")*)"')
 
 
 def run_sql(text: str, **relations: R) -> R:
     """The rows that a statement gives of these relations: by DuckDB where they are here, by Spark where one is there.
 
     Args:
-        text: in the SQL that both have, each relation as `{its name}`; columns are written by `quoted`.
+        text: in the SQL that both have, names and texts quoted for DuckDB, each relation as `{its name}`; columns are
+            written by `quoted`.
     """
     if all(are_here(rows) for rows in relations.values()):
         return cast("R", query(text.format(**{name: name for name in relations}), (), **relations))
     spark = next(rows.sparkSession for rows in relations.values() if not are_here(rows))
     frames = {name: in_spark(spark, rows) for name, rows in relations.items()}
-    return cast("R", spark.sql(_NAME.sub(_in_backticks, text), None, **frames))
+    return cast("R", spark.sql(for_spark(text), None, **frames))
 
 
 def quoted(column: str) -> str:
-    """The name of a column in a text for `run_sql`, whatever is in it."""
-    name = column.replace('"', '""').replace("{", "{{").replace("}", "}}")
-    return f'"{name}"'
-
-
-def _in_backticks(name: re.Match[str]) -> str:
-    return backticked(name[1].replace('""', '"'))
-
-
-def backticked(name: str) -> str:
-    """The name of a column in a text of Spark's, whatever is in it."""
-    text = name.replace("`", "``")
-    return f"`{text}`"
+    """Quotes the name of a column in a text for `run_sql`."""
+    return DUCKDB.name(column).replace("{", "{{").replace("}", "}}")
 
 
 def cast_like(rows: R, like: Rows) -> R:
@@ -55,7 +44,7 @@ def cast_like(rows: R, like: Rows) -> R:
         schema = like.schema if are_here(like) else here(like.limit(0)).schema
         return cast("R", rows.select(schema.names).cast(schema))
     schema = in_spark(rows.sparkSession, like).schema
-    columns = [(field.name, rows[backticked(field.name)].cast(with_null(field.dataType))) for field in schema]
+    columns = [(field.name, rows[SPARK.name(field.name)].cast(with_null(field.dataType))) for field in schema]
     return cast("R", rows.select(*(column.alias(name) for name, column in columns)))
 
 
@@ -108,7 +97,7 @@ def _without_maps(value: str, kind: DataType, depth: int = 0, *, by_spark: bool)
         case T.ArrayType() if "map<" in kind.simpleString():
             return of_each(value, part(each, kind.elementType))
         case T.StructType() if "map<" in kind.simpleString():
-            name = backticked if by_spark else quoted
+            name = SPARK.name if by_spark else quoted
             fields = ", ".join(part(f"{value}.{name(f.name)}", f.dataType) for f in kind)
             return f"CASE WHEN {value} IS NOT NULL THEN {record}({fields}) END"
     return value

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.spark.spark_session import tune_for_batch_size
+from infra.sql.names import SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,6 +62,6 @@ def merge(rows: DataFrame, place: Path) -> None:
         rows.limit(0).write.format("delta").save(str(place))
     rows.createOrReplaceTempView("by_minute")
     rows.sparkSession.sql(
-        f"MERGE INTO delta.`{place}` AS t USING by_minute AS s ON t.k = s.k AND t.minute = s.minute "
+        f"MERGE INTO delta.{SPARK.name(str(place))} AS t USING by_minute AS s ON t.k = s.k AND t.minute = s.minute "
         "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     )

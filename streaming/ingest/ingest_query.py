@@ -21,6 +21,7 @@ from infra.kafka.record_columns import HEADERS
 from infra.kafka.spark_source import source_options
 from infra.kafka.topic_admin import TopicIds
 from infra.offset_ranges import Ranges, RangesOf
+from infra.sql.names import SPARK
 from streaming.ingest.catch_up import CatchUp, Offsets, require_same_log
 from streaming.ingest.excluded_topics import ExcludedTopics
 from streaming.ingest.idle_topics import Heartbeat, due
@@ -156,7 +157,7 @@ class Ingest:
             self._feeds[name].began = {int(p): int(offset) for p, offset in began.get(name, {}).items()}
         if self._is_large(frame, records):
             ids, newest = self._ids.newest(), None
-            frames = {name: frame.where(f"topic = '{name}'") for name in busy}
+            frames = {name: frame.where(f"topic = {SPARK.literal(name)}") for name in busy}
             failed = self._each({name: partial(self._take_frame, name, frames[name], busy[name], ids) for name in busy})
         else:
             size, self._record_bytes = self._record_bytes, None  # which a failure leaves to be measured

@@ -10,6 +10,7 @@ from infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.duckdb_session import duckdb_utc
 from infra.spark.spark_literals import instant_of
+from infra.sql.names import DUCKDB
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.acceptance import STREAM
@@ -72,7 +73,8 @@ class ClosedRowGuard:
         connection.register("live", table.scan())
         condition = "true"
         if closed_before_ms is not None:
-            condition = f'epoch_us("{closes_at}") >= {closed_before_ms * 1_000} OR "{closes_at}" IS NULL'
+            at = DUCKDB.name(closes_at)
+            condition = f"epoch_us({at}) >= {closed_before_ms * 1_000} OR {at} IS NULL"
         rows = connection.sql(f"FROM live WHERE {condition}").to_arrow_table().cast(pa.schema(table.schema()))
         changes = rows.append_column(CHANGE, pa.repeat(pa.scalar("delete"), len(rows)))
         for column in rows.column_names:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration, TwofoldError
+from infra.sql.impure_functions import IMPURE
 from tables.declare.inference import RECORD
-from tables.declare.plans.spark_functions import IMPURE
+from tables.declare.plans.called_functions import impure_function
 from tables.declare.registry import Registry
 from tables.declare.table import NAMING, Table, restricting
 from tables.declare.topic import Topic
@@ -242,17 +243,21 @@ def _wrong_rules(table: Table, rows: DataFrame) -> Iterator[BadDeclaration]:
 
 
 _IMPURE_FUNCTIONS = "|".join(sorted(IMPURE))
-
-
 # A call as a plan of the JVM and as SQL say it, and as a client's plan names its function.
 _IMPURE = re.compile(rf'\b({_IMPURE_FUNCTIONS})\(|function_name: "({_IMPURE_FUNCTIONS})"', re.IGNORECASE)
 
 
 def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
-    """A function of Spark in the plan whose answer depends on when or where it is called."""
-    match = _IMPURE.search(_plan(rows))
-    return match and BadDeclaration(
-        f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {match[1] or match[2]}(), which "
+    """Finds a function of Spark whose answer depends on when or where it is called, by the plan without data if any."""
+    try:
+        name = impure_function(table.derive, table.inputs)
+    except BadDeclaration:
+        found = _IMPURE.search(_plan(rows))
+        name = found and (found[1] or found[2])
+    if not name:
+        return None
+    return BadDeclaration(
+        f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {name}(), which "
         "gives the stream and the batch different answers.",
         hint="Use the event's own times; a declaration is a pure function of its inputs.",
     )

@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
 from infra.errors import BadDeclaration
-from infra.spark.rows import R, are_here, backticked, column_names, quoted, run_sql, with_null
+from infra.spark.rows import R, are_here, column_names, quoted, run_sql, with_null
+from infra.sql.names import SPARK
 from tables.declare.analysis import impure_call, wrong_columns
 from tables.declare.inference import RECORD
 from tables.declare.metadata_columns import OFFSET, PARTITION
@@ -68,7 +69,7 @@ def _with_nullable_parts(rows: DataFrame) -> DataFrame:
     never_null = [field.name for field in rows.schema if '"nullable":false' in field.dataType.json()]
     if not never_null:
         return rows
-    cast = {f.name: rows[backticked(f.name)].cast(with_null(f.dataType)) for f in rows.schema if f.name in never_null}
+    cast = {f.name: rows[SPARK.name(f.name)].cast(with_null(f.dataType)) for f in rows.schema if f.name in never_null}
     return rows.withColumns(cast)
 
 

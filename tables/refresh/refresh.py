@@ -30,6 +30,7 @@ from infra.duckdb_session import duckdb_utc, query
 from infra.instants import from_epoch_ms
 from infra.spark.rows import are_here, here, in_spark
 from infra.spark.spark_session import tune_for_batch_size
+from infra.sql.names import DUCKDB, SPARK
 from tables.declare.code_fingerprint import code_facts
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.registry import Registry
@@ -170,7 +171,8 @@ class Refresher:
             return self._target.difference(*small)
         self._closings = self._next_closings(self._target.newest(), scopes)
         should, live = self.sides(scopes)
-        if self._may_be_undated(scopes) and not should.where(f"`{self.table.event_time}` IS NULL").isEmpty():
+        undated = f"{SPARK.name(self.table.event_time or '')} IS NULL"
+        if self._may_be_undated(scopes) and not should.where(undated).isEmpty():
             self._is_undated = True
             return self.difference(scopes)
         return self._target.difference(should, live)
@@ -271,14 +273,14 @@ class Refresher:
         starts_at, ends_at = self.table.event_time, self.table.ends_at
         if not (starts_at and ends_at) or any(s.interval is None for s in scopes):
             return scopes
-        by = [f'"{c}"' for c in self.table.recompute_by]
+        by, start, end = list(map(DUCKDB.name, self.table.recompute_by)), DUCKDB.name(starts_at), DUCKDB.name(ends_at)
         first = min((s.interval.start for s in scopes if s.interval), default=0)
         last = max((s.interval.end for s in scopes if s.interval), default=0)
         connection = duckdb_utc()
         connection.register("live", self._target.newest().scan())
-        met = f'FROM live WHERE "{starts_at}" <= ? AND "{ends_at}" >= ?'
+        met = f"FROM live WHERE {start} <= ? AND {end} >= ?"
         times, of_any = [from_epoch_ms(last), from_epoch_ms(first)], tuple(... for _ in by)
-        start_ms, end_ms = f'epoch_ms("{starts_at}"::TIMESTAMP)', f'epoch_ms("{ends_at}"::TIMESTAMP)'
+        start_ms, end_ms = f"epoch_ms({start}::TIMESTAMP)", f"epoch_ms({end}::TIMESTAMP)"
         if all(s.values == of_any for s in scopes) and len(scopes) == 1:
             [span] = connection.execute(f"SELECT min({start_ms}), max({end_ms}) {met}", times).fetchall()
             return scopes if span[0] is None else whole(scopes, [(of_any, *span)])

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from infra.delta.delta_writer import BEFORE, CHANGE
 from infra.spark.rows import R, are_here, cast_like, column_names, column_types, quoted, run_sql, without_maps
+from infra.sql.names import DUCKDB
 from tables.declare.table import Table
 from tables.refresh.json_values import to_plain_json
 
@@ -89,8 +90,7 @@ ALL_KINDS = ("insert", "update", "delete")
 
 def of_kinds(changes: R, kinds: Sequence[str]) -> R:
     """The rows of a difference that are insertions, updates or deletions: those of these kinds."""
-    texts = ", ".join(f"'{kind}'" for kind in kinds)
-    return run_sql(f"SELECT * FROM {{changes}} WHERE {CHANGE} IN ({texts})", changes=changes)
+    return run_sql(f"SELECT * FROM {{changes}} WHERE {CHANGE} IN ({DUCKDB.literals(kinds)})", changes=changes)
 
 
 def rows_before(changes: R) -> R:

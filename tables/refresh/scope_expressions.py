@@ -7,7 +7,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from tables.declare.plans.spark_functions import names
+from infra.sql.impure_functions import names
+from infra.sql.names import DUCKDB
 from tables.declare.table import Table, columns_read, restricting
 from tables.declare.topic import Topic
 
@@ -85,7 +86,7 @@ def is_total(text: str, kinds: Mapping[str, pa.DataType]) -> bool:
 def duckdb_sql(text: str, columns: Collection[str]) -> str | None:
     """A column, or a field in one, as DuckDB reads it; None: an expression that the two engines may not agree on."""
     if text in columns:
-        return f'"{text}"'
+        return DUCKDB.name(text)
     if _PATH.match(text) and text.partition(".")[0] in columns:
-        return ".".join(f'"{part}"' for part in text.split("."))
+        return DUCKDB.name(*text.split("."))
     return None

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from infra.delta.datafusion_sql import instant, literal
+from infra.delta.datafusion_sql import instant
 from infra.delta.file_pruning import ValueBounds
 from infra.instants import DAY_MS, Interval
 from infra.spark.spark_literals import date_of, instant_of, literal_of
+from infra.sql.names import DATAFUSION, DUCKDB, SPARK
 from tables.declare.table import Table, restricting
 from tables.declare.topic import Topic
 from tables.refresh.row_diff import matching
@@ -111,24 +112,22 @@ class ScopeFilter:
         parts = []
         for column, values in self._values({n: c for n, c in self._own.items() if c in schema.names}):
             if all(isinstance(v, str | int) for v in values if v is not None):
-                literals = ", ".join(literal(v) for v in values if v is not None)
-                same = f'"{column}" IN ({literals})' if literals else "false"
-                parts.append(f'({same} OR "{column}" IS NULL)' if None in values else same)
+                name, literals = DATAFUSION.name(column), DATAFUSION.literals(v for v in values if v is not None)
+                same = f"{name} IN ({literals})" if literals else "false"
+                parts.append(f"({same} OR {name} IS NULL)" if None in values else same)
         time = self.table.event_time
         ranges = self._ranges(0)
         if time and ranges:
-            bound = partial(instant, schema.field(time).type)
-            parts.append(
-                "("
-                + " OR ".join(f'("{time}" >= {bound(r.start)} AND "{time}" <= {bound(r.end)})' for r in ranges)
-                + ")"
-            )
+            at, bound = DATAFUSION.name(time), partial(instant, schema.field(time).type)
+            near = (f"({at} >= {bound(r.start)} AND {at} <= {bound(r.end)})" for r in ranges)
+            parts.append(f"({' OR '.join(near)})")
         return " AND ".join(parts) or None
 
     def open_sql(self, schema: pa.Schema) -> str:
         """The table's rows that are not closed, as a DataFusion predicate."""
         watermark = instant(schema.field(self.table.closes_at).type, self.closed_before_ms or 0)
-        return f'("{self.table.closes_at}" >= {watermark} OR "{self.table.closes_at}" IS NULL)'
+        at = DATAFUSION.name(self.table.closes_at or "")
+        return f"({at} >= {watermark} OR {at} IS NULL)"
 
     def exact_join(self, schema: pa.Schema, open_rows: str | None = None) -> str:
         """DuckDB's clauses that keep of the table's rows, live or recomputed, as `rows`, just those in `scopes`.
@@ -143,7 +142,8 @@ class ScopeFilter:
             at, instant = _comparable(schema, self._closes)
             where += f" AND {at} < {instant}({(self.closed_before_ms or 0) * 1_000})"
         if open_rows:
-            same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM {open_rows}."{c}"' for c in self.table.primary_key)
+            key = map(DUCKDB.name, self.table.primary_key)
+            same = " AND ".join(f"rows.{c} IS NOT DISTINCT FROM {open_rows}.{c}" for c in key)
             where += f" AND NOT EXISTS (SELECT 1 FROM {open_rows} WHERE {same})"
         return f"{join} {where}"
 
@@ -220,7 +220,7 @@ class ScopeFilter:
     @property
     def _quoted(self) -> dict[int, str]:
         """The columns of which some scope has a value, as DuckDB writes them."""
-        return {n: f'"{column}"' for n, column in self._by.items()}
+        return {n: DUCKDB.name(column) for n, column in self._by.items()}
 
     def _of_each(self, by: Mapping[int, str]) -> dict[int, str]:
         """Those of which each scope has a value, by the number of the column of `recompute_by`."""
@@ -350,7 +350,7 @@ def _value(text: str, columns: Collection[str]) -> Column:
     """A column of that name, or the expression."""
     from pyspark.sql import functions as F
 
-    return F.col(f"`{text}`") if text in columns else F.expr(text)
+    return F.col(SPARK.name(text)) if text in columns else F.expr(text)
 
 
 def with_held_values(scopes: Sequence[Scope], kinds: Sequence[Collection[pa.DataType]]) -> list[Scope]:
@@ -402,7 +402,8 @@ def _comparable(schema: pa.Schema, column: str) -> tuple[str, str]:
     A timestamp stays as it is: to convert each value of the column would cost more than all the rest.
     """
     is_utc = getattr(schema.field(column).type, "tz", None)
-    return (f'rows."{column}"', "make_timestamptz") if is_utc else (f'rows."{column}"::TIMESTAMP', "make_timestamp")
+    name = DUCKDB.name("rows", column)
+    return (name, "make_timestamptz") if is_utc else (f"{name}::TIMESTAMP", "make_timestamp")
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:

@@ -16,6 +16,7 @@ from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
 from infra.errors import QualityFailed, WriteConflict
 from infra.spark.rows import are_here, count, in_spark
+from infra.sql.names import DUCKDB
 from quality.rules import Rule
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.registry import Registry
@@ -121,7 +122,7 @@ class Target:
         # Read as a stream, and only from files that can hold one of the keys: the table may not fit into memory.
         found = newest.scan(columns=schema.names, predicate=span(keys, self.key))
         rows = pa.RecordBatchReader.from_stream(found).cast(schema)
-        same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM keys."{c}"' for c in self.key)
+        same = " AND ".join(f"rows.{c} IS NOT DISTINCT FROM keys.{c}" for c in map(DUCKDB.name, self.key))
         return query(f"SELECT rows.* FROM rows SEMI JOIN keys ON {same}", rows=rows, keys=keys).cast(schema)
 
     def difference(self, should: Rows, live: Rows) -> Rows:

@@ -77,6 +77,10 @@ def test_an_argument_that_cannot_be_meant_is_refused_with_a_hint(wrong: Callable
         "monotonically_increasing_id() > 5",
         "day < current_date",
         "unix_timestamp() > 5",
+        "aes_encrypt(name, key) = secret",
+        "current_path() = name",
+        "name = user()",
+        "d < curdate/* of the clock */()",
         "`rand`() > v",
         "at < timestamp'now'",
         "v > (SELECT 1)",
@@ -90,7 +94,17 @@ def test_an_expression_that_the_row_does_not_decide_is_refused(sql: str) -> None
 
 @pytest.mark.parametrize(
     "sql",
-    ["kind <> 'rand()'", "`now` > 1", "brand(v) > 1 or overtime > 2", "unix_timestamp(at) > 5", "uuid IS NOT NULL"],
+    [
+        "kind <> 'rand()'",
+        "`now` > 1",
+        "brand(v) > 1 or overtime > 2",
+        "unix_timestamp(at) > 5",
+        "uuid IS NOT NULL",
+        "name <> 'now('",
+        "v > 1 -- now()",
+        "aes_decrypt(secret, key) = name",
+        "typeof(v) = 'int'",
+    ],
 )
 def test_names_that_only_look_like_clocks_and_chance_are_allowed(sql: str) -> None:
     assert expression(sql).sql == sql

@@ -5,7 +5,7 @@ Nothing here is shared with the declarations: two mistakes would have to be the 
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from infra.errors import BadArgument
+from infra.sql.names import DUCKDB
 from traffic.expected import expected_flights, expected_shop
 
 if TYPE_CHECKING:
@@ -72,8 +73,7 @@ def is_final(table: str, before: datetime) -> str:
     Args:
         before: for example the watermark of the stream.
     """
-    instant = before.astimezone(UTC).isoformat()
-    return _FINAL[_known(table)].format(before=f"TIMESTAMPTZ '{instant}'")
+    return _FINAL[_known(table)].format(before=DUCKDB.literal(before))
 
 
 def _known(table: str) -> str:

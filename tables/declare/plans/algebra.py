@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from infra.sql.names import SPARK
+
 
 @dataclass(frozen=True)
 class Column:
@@ -380,12 +382,12 @@ def mapped(value: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 def field_of(value: Expr, name: str) -> Expr:
     """A field of a struct."""
-    return Call("field", (value, Literal(name, quoted(name))))
+    return Call("field", (value, Literal(name, SPARK.name(name))))
 
 
-def quoted(name: str) -> str:
-    """A name as Spark SQL reads it whatever is in it."""
-    return f"`{name.replace('`', '``')}`"
+def interval_of(number: str, unit: str) -> Literal:
+    """Returns a constant duration."""
+    return Literal(f"{number} {unit.lower()}", f"INTERVAL {SPARK.literal(number)} {unit}")
 
 
 def _one(columns: Sequence[Named], name: str) -> Expr | None:

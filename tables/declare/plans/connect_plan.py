@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from infra.errors import BadDeclaration
+from infra.sql.names import SPARK
 from tables.declare.plans.algebra import (
     Aggregate,
     Call,
@@ -26,6 +27,7 @@ from tables.declare.plans.algebra import (
     Opaque,
     Relation,
     Rest,
+    interval_of,
 )
 from tables.declare.plans.plan_builder import NotUnderstood, PlanBuilder, extracted, starred, struct_of, text, windowed
 from tables.declare.plans.spark_functions import TIME_WINDOWS
@@ -33,7 +35,6 @@ from tables.declare.plans.spark_functions import TIME_WINDOWS
 _analysing: ContextVar[bool] = ContextVar("analysing", default=False)
 _patching = threading.Lock()
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
-_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 _INTERVAL = re.compile(r"INTERVAL\s+'?(\d+)\s*'?\s*([A-Za-z]+)'?\Z", re.IGNORECASE)
 
 
@@ -46,7 +47,7 @@ def read_function(function: Callable[..., Any], inputs: Mapping[str, Sequence[st
     Raises:
         BadDeclaration: the plan cannot be had without data, and why.
     """
-    return _Reader(PlanBuilder(inputs)).relation(_plan_of(function, inputs))
+    return _Reader(PlanBuilder(inputs)).relation(plan_of(function, inputs))
 
 
 def is_analysed() -> bool:
@@ -72,8 +73,12 @@ class _Session:
         return DataFrame(SQL(query.format_map({name: name for name in inputs}), views=views), session)
 
 
-def _plan_of(function: Callable[..., Any], inputs: Iterable[str]) -> Any:
-    """The plan of what the function returns, in which each input is read as a table of its parameter's name."""
+def plan_of(function: Callable[..., Any], inputs: Iterable[str]) -> Any:
+    """Returns the client's plan of what the function returns; each input is read as a table of its parameter's name.
+
+    Raises:
+        BadDeclaration: the plan cannot be had without data, and why.
+    """
     try:
         with _by_client():
             from pyspark.sql.connect.dataframe import DataFrame
@@ -273,14 +278,14 @@ class _Reader:
         kind = expression.WhichOneof("expr_type")
         if kind == "unresolved_star":
             target = expression.unresolved_star.unparsed_target.removesuffix(".*")
-            return starred(_path(target), below, self._build)
+            return starred(SPARK.path(target), below, self._build)
         if kind == "alias":
             value = self._value(expression.alias.expr, [below], node)
             return [Named(name, value) for name in expression.alias.name] if len(expression.alias.name) == 1 else [
                 Named(name, Generated(node, f"{name}", (value,))) for name in expression.alias.name
             ]  # fmt: skip
         if kind == "unresolved_attribute":
-            path = _path(expression.unresolved_attribute.unparsed_identifier)
+            path = SPARK.path(expression.unresolved_attribute.unparsed_identifier)
             value = self._value(expression, [below], node)
             under = next((c.under for c in below.columns if c.value == value and c.name), "")
             return [Named(path[-1], value, under)]
@@ -328,7 +333,7 @@ class _Reader:
 
     def _of_unresolved_attribute(self, one: Any, below: Sequence[Relation], _: int) -> Expr:
         plan_id = one.plan_id if one.HasField("plan_id") else None
-        return self._build.column(_path(one.unparsed_identifier), below, plan_id)
+        return self._build.column(SPARK.path(one.unparsed_identifier), below, plan_id)
 
     def _of_expression_string(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
         written = one.expression.strip()
@@ -337,7 +342,7 @@ class _Reader:
             if not isinstance(column, Missing):
                 return column
         if interval := _INTERVAL.match(written):
-            return Literal(f"{interval[1]} {interval[2].lower()}", f"INTERVAL '{interval[1]}' {interval[2]}")
+            return interval_of(interval[1], interval[2])
         from tables.declare.plans.sql_plan import SqlReader
 
         return SqlReader(self._build, {}).value(written, below, node)
@@ -356,7 +361,7 @@ class _Reader:
         if kind == "alias":
             return str(expression.alias.name[0])
         if kind == "unresolved_attribute":
-            return _path(expression.unresolved_attribute.unparsed_identifier)[-1]
+            return SPARK.path(expression.unresolved_attribute.unparsed_identifier)[-1]
         if kind == "expression_string" and _NAME.match(expression.expression_string.expression):
             return str(expression.expression_string.expression.split(".")[-1])
         return f"col{number}"
@@ -416,8 +421,3 @@ _PLAIN_TYPES = {
 def _is_whole(frame: Any) -> bool:
     """Whether a frame holds all rows of the partition."""
     return bool(frame.lower.unbounded and frame.upper.unbounded)
-
-
-def _path(identifier: str) -> list[str]:
-    """The parts of a name with its alias or fields."""
-    return [(quoted or plain).replace("``", "`") for quoted, plain in _PART.findall(identifier)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tables.declare.plans.algebra import Call, Column, Expr, Literal, quoted
+from infra.sql.names import SPARK
+from tables.declare.plans.algebra import Call, Column, Expr, Literal
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*\Z")
 
@@ -27,7 +28,7 @@ def sql_of(value: Expr) -> str | None:
 
 
 def _written(name: str) -> str:
-    return name if _PLAIN.match(name) else quoted(name)
+    return name if _PLAIN.match(name) else SPARK.name(name)
 
 
 def _call_sql(function: str, texts: Sequence[str]) -> str | None:

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from infra.sql.impure_functions import IMPURE
+from infra.sql.names import SPARK
 from tables.declare.plans.algebra import (
     Aggregate,
     Call,
@@ -36,7 +38,7 @@ from tables.declare.plans.algebra import (
     parts,
 )
 from tables.declare.plans.dependencies import is_of, lifted
-from tables.declare.plans.spark_functions import AGGREGATES, GENERATORS, IMPURE, ROW, TIME_WINDOWS, WINDOW
+from tables.declare.plans.spark_functions import AGGREGATES, GENERATORS, ROW, TIME_WINDOWS, WINDOW
 
 
 class NotUnderstood(Exception):
@@ -255,8 +257,7 @@ def struct_of(members: Iterable[tuple[str, Expr]]) -> Expr:
 
 def text(value: str) -> Literal:
     """A constant text."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return Literal(value, f"'{escaped}'")
+    return Literal(value, SPARK.literal(value))
 
 
 def extracted(value: Expr, key: Expr) -> Expr:

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.sql.impure_functions import is_impure
 from tables.declare.plans.algebra import (
     Aggregate,
     Call,
@@ -27,7 +28,7 @@ from tables.declare.plans.algebra import (
     relations,
 )
 from tables.declare.plans.dependencies import keys
-from tables.declare.plans.spark_functions import GREATEST, IMPURE, NEED_ORDER, ORDERED, SORTING, TIME_WINDOWS, UNSORTED
+from tables.declare.plans.spark_functions import GREATEST, NEED_ORDER, ORDERED, SORTING, TIME_WINDOWS, UNSORTED
 
 _PURE = "A declaration is a pure function of its parameters: take times from the events, and other data from a topic."
 _MOMENTS = ("now", "today", "yesterday", "tomorrow")
@@ -82,7 +83,7 @@ def _of_relation(one: Relation, identities: Mapping[str, Sequence[str]]) -> Iter
 
 def _of_value(part: Expr) -> Iterator[PlanMistake]:
     match part:
-        case Call() if part.function in IMPURE or (part.function == "unix_timestamp" and not part.arguments):
+        case Call() if is_impure(part.function, part.arguments):
             yield PlanMistake(
                 f"calls {part.function}(), which gives the stream and the batch different answers.", _PURE
             )

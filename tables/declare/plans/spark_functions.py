@@ -1,32 +1,11 @@
-"""All functions of Spark, by what their result depends on.
+"""The functions of Spark that are pure, by what their result depends on; the others: `infra/sql/impure_functions.py`.
 
-A function that stands in none of these sets is one of which nothing is known. A test holds them against the functions
-that the Spark in use has.
+A function that is in none of these sets is not known. A test holds them against the functions of the Spark in use.
 """
 
 from __future__ import annotations
 
-
-def names(text: str) -> frozenset[str]:
-    """The words of a text."""
-    return frozenset(text.split())
-
-
-CLOCK = names("curdate current_date current_time current_timestamp localtimestamp now")
-CHANCE = names(
-    """
-    aes_encrypt monotonically_increasing_id rand randn random randstr shuffle spark_partition_id uniform uuid
-    """
-)
-PLACE = names(
-    """
-    collations current_catalog current_database current_path current_schema current_timezone current_user
-    input_file_block_length input_file_block_start input_file_name java_method python_worker_logs reflect session_user
-    table_changes table_changes_by_path try_reflect user version
-    """
-)
-IMPURE = CLOCK | CHANCE | PLACE
-"""Functions that give another answer at another time, in another run, or at another place."""
+from infra.sql.impure_functions import names
 
 GREATEST = "F.max_by or F.min_by with a tie-break: F.max_by(x, F.struct(order, x))"
 SORTED = "F.sort_array(F.collect_list(x))"

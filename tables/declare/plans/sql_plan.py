@@ -10,9 +10,10 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
-from tables.declare.plans.algebra import Aggregate, Call, Expr, Literal, Missing, Named, Relation, field_of
+from infra.sql.impure_functions import BARE
+from tables.declare.plans.algebra import Aggregate, Call, Expr, Literal, Missing, Named, Relation, field_of, interval_of
 from tables.declare.plans.plan_builder import NotUnderstood, PlanBuilder, extracted, starred, struct_of, text, windowed
-from tables.declare.plans.spark_functions import CLOCK, TIME_WINDOWS
+from tables.declare.plans.spark_functions import TIME_WINDOWS
 
 View = Callable[[], Relation]
 
@@ -305,7 +306,7 @@ class SqlReader:
         if not isinstance(column, Missing) or len(path) > 1:
             return column
         name = path[0].lower()
-        return self._aliases.get(name, Call(name) if name in CLOCK else column)
+        return self._aliases.get(name, Call(name) if name in BARE else column)
 
 
 _MANY_GROUPINGS = ("rollup", "cube", "grouping_sets", "all", "totals")
@@ -334,8 +335,7 @@ def _later(reader: SqlReader, query: exp.Expr, columns: Sequence[str]) -> View:
 def _interval(one: exp.Interval) -> Expr:
     if one.this is None or one.unit is None or not one.this.is_string or not one.this.name.strip().isdigit():
         raise NotUnderstood("an INTERVAL in SQL text")
-    number, unit = one.this.name.strip(), one.unit.name
-    return Literal(f"{number} {unit.lower()}", f"INTERVAL '{number}' {unit}")
+    return interval_of(one.this.name.strip(), one.unit.name)
 
 
 def _parsed(written: str) -> exp.Expr:

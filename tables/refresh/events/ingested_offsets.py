@@ -11,6 +11,7 @@ from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
 from infra.instants import epoch_ms
 from infra.offset_ranges import Range, Ranges
+from infra.sql.names import DUCKDB
 from tables.declare.metadata_columns import OFFSET, PARTITION, REPLAYED
 from tables.declare.topic import Topic
 
@@ -122,14 +123,14 @@ def _numbers(ends: Mapping[str, int]) -> dict[int, int]:
 
 def _newest(table: DeltaTable, topic: Topic) -> int | None:
     """The greatest event time by the rows: a large micro-batch learns it only once it is written."""
-    rows = query(f'SELECT max("{topic.event_time}") AS at FROM live WHERE NOT {REPLAYED}', live=table.scan())
+    rows = query(f"SELECT max({DUCKDB.name(topic.event_time)}) AS at FROM live WHERE NOT {REPLAYED}", live=table.scan())
     return epoch_ms(rows["at"][0].as_py())
 
 
 def _scanned(table: DeltaTable, event_time: str | None) -> IngestedOffsets:
     if table.count() == 0:
         return IngestedOffsets()
-    newest = f'max("{event_time}")' if event_time else "NULL::TIMESTAMPTZ"
+    newest = f"max({DUCKDB.name(event_time)})" if event_time else "NULL::TIMESTAMPTZ"
     sql = f'SELECT {PARTITION} AS p, max({OFFSET}) + 1 AS "end", {newest} AS at FROM live GROUP BY 1'
     rows = query(sql, live=table.scan()).to_pylist()
     ends = {row["p"]: row["end"] for row in rows if row["p"] is not None}

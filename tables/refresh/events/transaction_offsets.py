@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from infra.delta.compaction import compact_without_history
-from infra.delta.datafusion_sql import literal, select
+from infra.delta.datafusion_sql import select
 from infra.delta.delta_writer import Writer
 from infra.delta.lake import Lake
 from infra.offset_ranges import Range, Spans, joined, subtract
+from infra.sql.names import DATAFUSION
 from tables.refresh.events.record_decoder import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def in_transactions(lake: Lake, topic: str, log: str) -> dict[int, list[Range]]:
     """
     uncommitted: dict[int, list[Range]] = {}
     if lake.exists(TRANSACTIONS):
-        predicate = f"topic = {literal(topic)} AND log = {literal(log)}"
+        predicate = f"topic = {DATAFUSION.literal(topic)} AND log = {DATAFUSION.literal(log)}"
         for row in select(lake.open(TRANSACTIONS), ["partition", "start", "end"], predicate).to_pylist():
             uncommitted.setdefault(row["partition"], []).append((row["start"], row["end"]))
     return {partition: joined(here) for partition, here in uncommitted.items()}

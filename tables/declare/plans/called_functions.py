@@ -1,0 +1,51 @@
+"""The functions of Spark that a table's function calls, also where the algebra understands nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from infra.sql.impure_functions import find_impure, is_impure
+from tables.declare.plans.connect_plan import plan_of
+
+
+@lru_cache
+def impure_function(function: Callable[..., Any], inputs: tuple[str, ...]) -> str | None:
+    """Returns a function that gives the stream and the batch different answers; None: none is called.
+
+    Args:
+        inputs: the parameters of the function.
+
+    Raises:
+        BadDeclaration: the plan cannot be had without data, and why.
+    """
+    return next(filter(None, map(_impure, _messages(plan_of(function, inputs)))), None)
+
+
+def _impure(message: Any) -> str | None:
+    match message.DESCRIPTOR.name:
+        case "UnresolvedFunction" | "CallFunction":
+            name: str = message.function_name.rpartition(".")[2].lower()
+            return name if is_impure(name, message.arguments) else None
+        case "ExpressionString":
+            return find_impure(message.expression)
+        case "SQL":
+            return find_impure(message.query)
+    return None
+
+
+def _messages(root: Any) -> Iterator[Any]:
+    """All messages that a message is made of."""
+    from google.protobuf.message import Message
+
+    found = [root]
+    while found:
+        match found.pop():
+            case Message() as one:
+                yield one
+                found += (value for _, value in one.ListFields())
+            case Mapping() as named:
+                found += named.values()
+            case [*several]:
+                found += several

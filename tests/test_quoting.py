@@ -1,0 +1,132 @@
+"""Names and values get into SQL in one way: through `infra/sql`, which alone quotes and escapes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from infra.settings import ROOT
+from tests.test_rooms import MAY_IMPORT, files_of
+
+QUOTING = "infra/sql/"
+NOT_SQL = {
+    "batch/ledgers/corrected_rows.py": "a command of a shell",
+    "cli/capture_scaffold.py": "Python",
+    "cli/commands/spark_shell_command.py": "Python",
+    "cli/run_view.py": "a command of a shell",
+    "cli/scaffold.py": "Python",
+    "dags/dag_docs.py": "Markdown",
+    "tables/declare/plans/connect_plan.py": "the name of a relation, in a message",
+    "tables/declare/plans/dependencies.py": "the name of a method, in a message",
+    "tables/declare/topic.py": "its code is in the fingerprints of decodings, and the value is a constant",
+}
+"""File -> what it quotes by hand."""
+SIGNS = "'\"`"
+PLACE = re.compile(r"(['\"`])\{\w*\}\1")
+
+
+def quoted_by_hand(source: str) -> Iterator[tuple[int, str]]:
+    """Values that a text puts between signs of quotation, with their line; hints and messages are for people."""
+    tree = ast.parse(source)
+    for_people = {id(part) for node in ast.walk(tree) if _is_for_people(node) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr) and id(node) not in for_people:
+            for before, value, after in zip(node.values, node.values[1:], node.values[2:], strict=False):
+                if isinstance(value, ast.FormattedValue) and _is_quoted(_text(before), _text(after)):
+                    yield value.lineno, ast.unparse(value.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in for_people:
+            yield from ((node.lineno, found[0]) for found in PLACE.finditer(node.value))
+        elif isinstance(node, ast.BinOp) and any(_text(side) in tuple(SIGNS) for side in (node.left, node.right)):
+            yield node.lineno, ast.unparse(node)
+
+
+def escapes(source: str) -> list[int]:
+    """The lines that double a sign of quotation, or put a backslash before it, or take that back."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"
+        for pair in [sorted(map(_text, node.args[:2]), key=len)]
+        if len(pair) == 2 and pair[0] in tuple(SIGNS + "\\") and pair[1] in (pair[0] * 2, "\\" + pair[0])
+    ]
+
+
+def _is_for_people(node: ast.AST) -> bool:
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_text or isinstance(node, ast.Raise) or (isinstance(node, ast.keyword) and node.arg == "hint")
+
+
+def _text(node: ast.AST) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _is_quoted(before: str, after: str) -> bool:
+    if not before or not after or before[-1] not in SIGNS or before[-1] != after[0]:
+        return False
+    is_prose = re.search(r"[a-z:] $", before[:-1]) or re.match(r" [a-z]|[.:,;]", after[1:])
+    return before[-1] != "`" or not is_prose
+
+
+def _sources() -> Iterator[tuple[str, str]]:
+    paths = (path for room in MAY_IMPORT for path in files_of(ROOT / room, ".py"))
+    return ((str(path.relative_to(ROOT)), path.read_text("utf-8")) for path in paths)
+
+
+def test_no_text_is_quoted_by_hand() -> None:
+    found = {file: list(quoted_by_hand(source)) for file, source in _sources() if not file.startswith(QUOTING)}
+    assert {file: values for file, values in found.items() if values and file not in NOT_SQL} == {}
+    assert {file for file in NOT_SQL if not found[file]} == set()
+
+
+def test_nothing_is_escaped_elsewhere() -> None:
+    found = {file: escapes(source) for file, source in _sources()}
+    assert {file: lines for file, lines in found.items() if lines and not file.startswith(QUOTING)} == {}
+
+
+def test_impure_functions_of_spark_are_listed_once() -> None:
+    rare = "monotonically_increasing_id", "input_file_block_start", "java_method"
+    lists = {file for file, source in _sources() if any(name in source for name in rare)}
+    assert lists == {"infra/sql/impure_functions.py"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        """f'"{name}"'""",
+        """f"topic = '{name}'\"""",
+        """f"s.`{name}` = 1\"""",
+        """f"`{name}` IS NULL\"""",
+        """f'SELECT max("{name}") AS n FROM t'""",
+        """f"WHERE run = '{run[0]}' AND true\"""",
+        """"to_regclass('{0}')".format(name)""",
+        """f"SELECT '{{0}}' {more}\"""",
+        """"`" + name + "`\"""",
+    ],
+)
+def test_a_value_between_signs_of_quotation_is_found(source: str) -> None:
+    assert list(quoted_by_hand(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        """f"{DUCKDB.name(name)} = {DUCKDB.literal(1)}\"""",
+        """f"expected a number at `{column}`\"""",
+        """f"`{path}` was written as a map\"""",
+        """error(hint=f'Write F.to_json("{name}").')""",
+        """raise ValueError(f"{kind} '{name}'")""",
+    ],
+)
+def test_a_text_for_people_is_none(source: str) -> None:
+    assert list(quoted_by_hand(source)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["""x.replace("'", "''")""", """x.replace('"', '""')""", """x.replace("'", "\\\\'")""", "y.replace('``', '`')"],
+)
+def test_an_escape_is_found(source: str) -> None:
+    assert escapes(source) == [1]
