@@ -119,9 +119,10 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
 def plan_document(plan: Plan) -> dict[str, object]:
     """A plan for scripts, with its text in Markdown."""
     from batch.plan.plan_text import markdown
+    from batch.plan.steps import described
 
     state = plan.state(datetime.now(UTC))
-    steps = [{"step": str(step), "done": number <= plan.done} for number, step in enumerate(plan.steps, 1)]
+    steps = [{"step": described(step), "done": number <= plan.done} for number, step in enumerate(plan.steps, 1)]
     return {"plan": plan, "state": state, "changed": plan.changed, "steps": steps, "markdown": markdown(plan)}
 
 
@@ -153,11 +154,13 @@ def print_plan(plan: Plan, *, whole: bool = True) -> None:
 
 def print_steps(plan: Plan) -> None:
     """Print the steps in which a plan is published, and which of them have ended."""
+    from batch.plan.steps import described
+
     if plan.steps:
         out.print("\n[bold]steps of its publication[/]")
     for number, step in enumerate(plan.steps, 1):
         mark = "[green]✓[/]" if number <= plan.done else " "
-        out.print(f"{mark} {number}. {escape(str(step))}", soft_wrap=True)
+        out.print(f"{mark} {number}. {escape(described(step))}", soft_wrap=True)
 
 
 _FIRST = 8  # rows of a section

@@ -21,10 +21,6 @@ class CreateTable:
 
     table: str
 
-    def __str__(self) -> str:
-        """One line for people."""
-        return f"create {self.table}"
-
 
 @dataclass(frozen=True)
 class Accept:
@@ -33,21 +29,12 @@ class Accept:
     table: str
     fact: Accepted
 
-    def __str__(self) -> str:
-        """One line for people."""
-        rows = "no row is known to be of it yet" if self.fact.through == {} else "all rows that were compared are of it"
-        return f"accept the code {self.fact.code} of {self.table}: {rows}"
-
 
 @dataclass(frozen=True)
 class Lower:
     """Notes which events are about to be decoded by code that is not the accepted one."""
 
     table: str
-
-    def __str__(self) -> str:
-        """One line for people."""
-        return f"note that events of {self.table} are not of its accepted code"
 
 
 @dataclass(frozen=True)
@@ -58,20 +45,12 @@ class ChangeRows:
     kinds: Sequence[str]
     rows: int
 
-    def __str__(self) -> str:
-        """One line for people."""
-        return f"{', '.join(self.kinds)} rows of {self.table}: {self.rows:,}"
-
 
 @dataclass(frozen=True)
 class ReplaceTable:
     """Replaces all rows and the columns of a table in one commit."""
 
     table: str
-
-    def __str__(self) -> str:
-        """One line for people."""
-        return f"replace {self.table}"
 
 
 @dataclass(frozen=True)
@@ -80,10 +59,6 @@ class RecordRuns:
 
     tables: Sequence[str]
 
-    def __str__(self) -> str:
-        """One line for people."""
-        return f"record the runs of {', '.join(self.tables)}"
-
 
 @dataclass(frozen=True)
 class Finish:
@@ -91,12 +66,28 @@ class Finish:
 
     table: str
 
-    def __str__(self) -> str:
-        """One line for people."""
-        return f"compute what was written to {self.table} since the plan was made, and accept the code of all rows"
-
 
 Step: TypeAlias = CreateTable | Accept | Lower | ChangeRows | ReplaceTable | RecordRuns | Finish
+
+
+def described(step: Step) -> str:
+    """One line for people."""
+    match step:
+        case CreateTable(table):
+            return f"create {table}"
+        case Lower(table):
+            return f"note that events of {table} are not of its accepted code"
+        case Accept(table, fact):
+            rows = "no row is known to be of it yet" if fact.through == {} else "all rows that were compared are of it"
+            return f"accept the code {fact.code} of {table}: {rows}"
+        case ChangeRows(table, kinds, rows):
+            return f"{', '.join(kinds)} rows of {table}: {rows:,}"
+        case ReplaceTable(table):
+            return f"replace {table}"
+        case RecordRuns(tables):
+            return f"record the runs of {', '.join(tables)}"
+        case Finish(table):
+            return f"compute what was written to {table} since the plan was made, and accept the code of all rows"
 
 
 def steps_of(changes: Sequence[TableChange]) -> list[Step]:
