@@ -60,11 +60,13 @@ def plan_rewrite(
     settings: Settings, names: Sequence[str], rewrite: Rewrite, cause: Cause, command: Sequence[str], why: str
 ) -> Plan:
     """Make the plan of a rewrite, as `run_rewrite` would do it at once."""
+    from batch.plan.plan import Plans
     from batch.plan.planning import make_plan
     from tables.refresh.open_platform import opened
 
     with opened(settings, command[0], _domains(names)) as platform:
-        return make_plan(platform, names, rewrite, cause=cause, command=command, who=getuser(), why=why)
+        plan = make_plan(platform, names, rewrite, cause=cause, command=command, who=getuser())
+    return Plans(settings).save(dataclasses.replace(plan, why=why)) if why else plan
 
 
 def changed_domains(plan: Plan) -> list[str]:

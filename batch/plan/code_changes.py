@@ -132,9 +132,9 @@ def plan_code(live: Platform, changes: Sequence[CodeChange], *, who: str, why: s
         return results
 
     command = ["plan", *domains]
-    plan = make_plan(live, names, computed, cause="definition", command=command, who=who, why=why, prepare=prepare)
+    plan = make_plan(live, names, computed, cause="definition", command=command, who=who, prepare=prepare)
     sampled = "" if sample is None else f"the newest {sample}"
-    return Plans(live.lake.settings).save(replace(plan, notes=notes, sample=sampled))
+    return Plans(live.lake.settings).save(replace(plan, why=why, notes=notes, sample=sampled))
 
 
 def _broken_rules(copy: Platform, table: Table) -> Iterator[str]:

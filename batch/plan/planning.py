@@ -60,7 +60,6 @@ def make_plan(
     cause: Cause,
     command: Sequence[str],
     who: str = "",
-    why: str = "",
     prepare: Callable[[Platform], None] = lambda copy: None,
     with_below: bool = True,
 ) -> Plan:
@@ -88,15 +87,9 @@ def make_plan(
         below = live.registry.below(names) if with_below else []
         results += reconcile_tables(copy, [t for t in below if is_accepted(copy.lake, t, copy.registry)])
         found = [_change(copy, name, versions, draft) for name in _in_order(copy, versions)]
-    changes = [_with_results(change, results, cause, names) for change in found if change]
-    changed = {change.table for change in changes}
     changes = [
-        replace(
-            change,
-            inputs={n: versions[n] if n in changed else v for n, v in change.inputs.items()},
-            creates=not live.lake.exists(change.table),
-        )
-        for change in changes
+        replace(_with_results(change, results, cause, names), creates=not live.lake.exists(change.table))
+        for change in _with_own_inputs([change for change in found if change], versions)
     ]
     now = datetime.now(UTC)
     name = digest([change.digest for change in changes])[:8] if changes else "unchanged"
@@ -108,13 +101,21 @@ def make_plan(
         format=FORMAT,
         expires_at=now + LASTS,
         who=who,
-        why=why,
         changes=changes,
         asks=_asks(changes, live.registry),
         compared=sum(result.compared or 0 for result in results),
     )
     draft.rename(plans.folder / plan.id)
     return plans.save(plan)
+
+
+def _with_own_inputs(changes: Sequence[TableChange], versions: Mapping[str, int]) -> list[TableChange]:
+    """The changes; an input that the plan changes, too, as it was before."""
+    changed = {change.table for change in changes}
+    return [
+        replace(change, inputs={n: versions[n] if n in changed else v for n, v in change.inputs.items()})
+        for change in changes
+    ]
 
 
 def _asks(changes: Sequence[TableChange], registry: Registry) -> bool:
@@ -137,7 +138,7 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     version, newest = versions.get(name, 0), copy.lake.version(name)
     commits = list(copy.lake.commits(name, version, newest))
     info = {key: value for commit in commits for key, value in commit.info.items()}
-    target, declared = Target.of(copy.spark, copy.lake, copy.registry, name), copy.registry.tables.get(name)
+    target, declared = Target.find(copy.spark, copy.lake, copy.registry, name), copy.registry.tables.get(name)
     then, now = (copy.lake.open(name, v) for v in (version, newest))
     change = TableChange(
         table=name,

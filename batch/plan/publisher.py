@@ -216,7 +216,7 @@ class _Publication:
 
     @cached_property
     def _target(self) -> Target:
-        return Target.of(self.platform.spark, self.platform.lake, self.platform.registry, self.change.table)
+        return Target.find(self.platform.spark, self.platform.lake, self.platform.registry, self.change.table)
 
     @cached_property
     def _kept(self) -> Rows:
@@ -300,7 +300,7 @@ class _Publication:
 
     @property
     def _info(self) -> Mapping[str, object]:
-        """What its commits say of themselves; those of a topic's tables always leave their rows to the batch."""
+        """The information that its commits carry; those of a topic's tables always leave their rows to the batch."""
         inputs = {"inputs": self.change.inputs} if self.change.inputs else {}
         cause = {} if self._table is not None else {"cause": CAUSE}
         return {**self._run.info, **self.change.info, "plan": self.plan.id, **inputs, **cause}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from batch.log_reader import Log
-from batch.plan.plan import Plan
+from batch.plan.plan import Plan, Plans
 from batch.plan.planning import make_plan
 from batch.rewrite.promotion import Promotion
 from infra.errors import ProcessFailed
@@ -43,15 +43,15 @@ def plan_rebuild(settings: Settings, name: str, reingest: Reingest, who: str, wh
         with opened(settings, "rebuild", [table.domain], runs_streams=True) as live:
             log = Log(live, list(live.registry.above(table).topics))
             rebuilt = rebuild_in_shadow(live, table, log, reingest)
-            return make_plan(
+            plan = make_plan(
                 live,
                 [table.full_name],
                 lambda copy: [replace(rebuilt, live=copy).promote()],
                 cause="rebuild",
                 command=["rebuild", table.full_name],
                 who=who,
-                why=why,
             )
+            return Plans(settings).save(replace(plan, why=why)) if why else plan
 
 
 def rebuild_in_shadow(live: Platform, table: Table, log: Log, reingest: Reingest) -> Promotion:

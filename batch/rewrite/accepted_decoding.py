@@ -61,5 +61,5 @@ def lower_decoding(lake: Lake, topic: Topic, ranges: Ranges, info: Mapping[str, 
 
 
 def by_partition(ends: Mapping[int, int]) -> dict[str, int]:
-    """Where the partitions of a topic end, as `Accepted.through` says it."""
+    """The ends of a topic's partitions, as `Accepted.through` says them."""
     return {str(partition): end for partition, end in ends.items()}

@@ -65,7 +65,7 @@ def decode_records(platform: Platform, topic: Topic, raw: DataFrame, work: Work)
     newest_ms = read_ingested_offsets(lake, topic).newest_ms
     decoded = decode_frame(raw, topic, newest_ms, replayed=True).persist()
     should = {name: accepted(decoded, topic), name + QUARANTINE: rejected(decoded)}
-    targets = {each: Target.of(platform.spark, lake, platform.registry, each) for each in should}
+    targets = {each: Target.find(platform.spark, lake, platform.registry, each) for each in should}
     runs = {each: Run(lake, ledgers, each, CAUSE, work.run) for each in should}
     written = dict.fromkeys(should, Written())
 

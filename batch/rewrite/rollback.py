@@ -85,7 +85,7 @@ def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResu
         of_table = Run(lake, ledgers, name, "rollback", own)
         if name == topic.full_name:
             _accept_before(lake, topic, row["version_before"], of_table)
-        target = Target.of(platform.spark, lake, platform.registry, name)
+        target = Target.find(platform.spark, lake, platform.registry, name)
         changes = _replayed(_undone(target, _versions_of(lake, name, row)))
         info = {**of_table.info, "cause": CAUSE, "undoes": row["version_after"]}
         written = target.publish(lambda _, changes=changes, info=info: (changes, info), check=False)  # type: ignore[misc]

@@ -84,7 +84,7 @@ class Target:
         )
 
     @classmethod
-    def of(cls, spark: SparkSession, lake: Lake, registry: Registry, name: str) -> Target:
+    def find(cls, spark: SparkSession, lake: Lake, registry: Registry, name: str) -> Target:
         """The table of a declaration, the events of a topic, or its quarantine, by full name."""
         if name in registry.tables:
             return cls.of_table(spark, lake, registry.tables[name])

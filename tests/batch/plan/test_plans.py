@@ -76,7 +76,6 @@ def backfill_of(world: World, name: str = "hours") -> Plan:
         cause="backfill",
         command=["backfill", table.full_name],
         who="ada",
-        why="the meter was misread",
     )
 
 
@@ -92,7 +91,7 @@ def test_a_plan_says_what_it_changes_and_why(world: World) -> None:
         ("plant.hours", "backfill", 1, 0, 0, False),
         ("plant.days", "upstream", 1, 0, 0, True),
     ]
-    assert (plan.who, plan.why, plan.changed) == ("ada", "the meter was misread", 2)
+    assert (plan.who, plan.changed) == ("ada", 2)
     kept = Plans(world.settings).rows(plan, plan.changes[0], world.spark)
     assert isinstance(kept, pa.Table)
     assert kept.select(["total", "_before_total"]).to_pylist() == [{"total": 2.0, "_before_total": 6.0}]

@@ -61,7 +61,7 @@ def test_a_record_that_changes_sides_is_never_on_neither() -> None:
     assert lines(change("d.readings_quarantine", updated=1))[0] == "update rows of d.readings_quarantine: 1"
 
 
-def test_a_range_that_is_decoded_by_code_that_is_not_accepted_is_noted_first() -> None:
+def test_a_range_decoded_by_code_that_is_not_accepted_is_noted_first() -> None:
     lowered = Accepted(code="old", through={"0": 2})
     assert lines(change("d.readings", before=OLD, fact=lowered, updated=1)) == [
         "note that events of d.readings are not of its accepted code",

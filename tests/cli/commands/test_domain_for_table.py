@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,11 @@ def test_a_backfill_of_a_domain_recomputes_each_table(cli: Cli, monkeypatch: pyt
         assert interval is None
         return RunResult(table=table.full_name, cause="backfill", run="b-1")
 
+    def rewrite_now(live: Any, names: object, rewrite: Any, **_: object) -> list[RunResult]:
+        return list(rewrite(live))
+
     monkeypatch.setattr("batch.rewrite.backfill.recompute", run)
+    monkeypatch.setattr("batch.plan.publisher.rewrite_now", rewrite_now)
     monkeypatch.setattr("tables.refresh.open_platform.opened", lambda *_: nullcontext())
     assert sorted(o["table"] for o in cli("backfill", "plant", "--json").document) == TABLES
     assert [o["table"] for o in cli("backfill", "hours", "--json").document] == ["plant.hours"]
