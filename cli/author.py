@@ -39,6 +39,7 @@ def check(
     ones wrote. The DAGs are made and stored as Airflow does it. Exit code 2 when there is a mistake.
     """
     settings = Settings.from_environment()
+    from tables.declare.encodings import find_encoding
     from tables.declare.registry import load, mistakes_in
     from tables.declare.topic_schemas import incompatible_changes
 
@@ -51,8 +52,8 @@ def check(
     mistakes += [
         mistake
         for full, topic in registry.topics.items()
-        if not chosen or _is_named(full, chosen)
-        for mistake in incompatible_changes(topic)
+        if topic.has_schema_files and (not chosen or _is_named(full, chosen))
+        for mistake in incompatible_changes(topic.schema_files, find_encoding(topic.encoding))
     ]
     whole: Mapping[str, Sequence[str]] = {}
     if not quick:

@@ -10,6 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
+from cli.parsing import require_name
 from infra.errors import BadArgument
 from infra.settings import ROOT, Settings
 
@@ -106,7 +107,6 @@ def write_captures(settings: Settings, tables: Sequence[str], *, domain: str, ro
             domain, or a name is taken or cannot be used.
         DatabaseUnreachable: retryable.
     """
-    from cli.scaffold import require_name
     from infra.capture.captured_table import unfit_names
     from infra.capture.table_catalog import columns_of
     from tables.declare.registry import load

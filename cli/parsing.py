@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from batch.offset_selection import LogPosition
+    from tables.declare.registry import Registry
 
 _OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*\Z")
 _NUMBERS = re.compile(r"\d+(,\d+)*\Z")
@@ -176,3 +178,16 @@ def require_share(value: float, option: str) -> float:
     if not 0 <= value <= 1:
         raise BadArgument(f"{option}={value}: expected a share from 0 to 1.", hint="0.02 is one record in fifty.")
     return value
+
+
+def require_name(name: str, domain: str, registry: Registry) -> None:
+    """Refuse a name that a topic or table of a domain cannot have, or that one has already."""
+    from tables.declare.parameter_checks import NAME
+
+    if not NAME.match(name) or keyword.iskeyword(name) or name.endswith("_quarantine"):
+        raise BadArgument(
+            f"{name!r} cannot name a topic or a table.",
+            hint="Use lower-case letters, digits and _, beginning with a letter; the ending _quarantine is taken.",
+        )
+    if f"{domain}.{name}" in {**registry.topics, **registry.tables}:
+        raise BadArgument(f"{domain}.{name} is declared already.", hint=f"See tables/{domain}/{name}.py.")

@@ -121,10 +121,10 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
 def plan_document(plan: Plan) -> dict[str, object]:
     """A plan for scripts, with its text in Markdown."""
     from batch.plan.plan_text import markdown
-    from batch.plan.steps import described
+    from batch.plan.steps import progress
 
     state = plan.state(datetime.now(UTC))
-    steps = [{"step": described(step), "done": number <= plan.done} for number, step in enumerate(plan.steps, 1)]
+    steps = [{"step": step, "done": is_done} for step, is_done in progress(plan)]
     return {"plan": plan, "state": state, "changed": plan.changed, "steps": steps, "markdown": markdown(plan)}
 
 
@@ -156,13 +156,12 @@ def print_plan(plan: Plan, *, whole: bool = True) -> None:
 
 def print_steps(plan: Plan) -> None:
     """Print the steps in which a plan is published, and which of them have ended."""
-    from batch.plan.steps import described
+    from batch.plan.steps import progress
 
-    if plan.steps:
+    if plan.changes:
         out.print("\n[bold]steps of its publication[/]")
-    for number, step in enumerate(plan.steps, 1):
-        mark = "[green]✓[/]" if number <= plan.done else " "
-        out.print(f"{mark} {number}. {escape(described(step))}", soft_wrap=True)
+    for number, (step, is_done) in enumerate(progress(plan), 1):
+        out.print(f"{'[green]✓[/]' if is_done else ' '} {number}. {escape(step)}", soft_wrap=True)
 
 
 _FIRST = 8  # rows of a section

@@ -15,6 +15,7 @@ import typer
 from rich.markup import escape
 
 from cli.console import make_table, out
+from cli.parsing import require_name
 from infra.errors import BadArgument
 from infra.settings import ROOT, Settings
 
@@ -407,19 +408,6 @@ def _literal(column: str, registry: Registry) -> str:
     kinds = {t.types[column].name for t in registry.topics.values() if column in t.types}
     literals = {"int": "1", "long": "1", "double": "1.0", "boolean": "True", "timestamp": '"2013-01-01T10:00"'}
     return literals.get(next(iter(sorted(kinds)), ""), '"a"')
-
-
-def require_name(name: str, domain: str, registry: Registry) -> None:
-    """Refuse a name that a topic or table of a domain cannot have, or that one has already."""
-    from tables.declare.parameter_checks import NAME
-
-    if not NAME.match(name) or keyword.iskeyword(name) or name.endswith("_quarantine"):
-        raise BadArgument(
-            f"{name!r} cannot name a topic or a table.",
-            hint="Use lower-case letters, digits and _, beginning with a letter; the ending _quarantine is taken.",
-        )
-    if f"{domain}.{name}" in {**registry.topics, **registry.tables}:
-        raise BadArgument(f"{domain}.{name} is declared already.", hint=f"See tables/{domain}/{name}.py.")
 
 
 def _input(reads: str, domain: str, registry: Registry) -> Topic | Table:

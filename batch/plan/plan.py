@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ import pyarrow.parquet as pq
 
 from batch.ledgers.causes import CausingRecord
 from batch.ledgers.run_result import Cause
-from batch.plan.steps import Step, steps_of
 from infra.atomic_write import write_atomically
 from infra.duckdb_session import parquet
 from infra.errors import BadArgument, ProcessFailed
@@ -142,11 +140,6 @@ class Plan:
     begun: Mapping[str, int] = field(default_factory=dict)
     left: Mapping[str, int] = field(default_factory=dict)
     done: int = 0
-
-    @cached_property
-    def steps(self) -> list[Step]:
-        """The steps that publish it."""
-        return steps_of(self.changes)
 
     @property
     def changed(self) -> int:

@@ -13,7 +13,7 @@ from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult
 from batch.plan.plan import FORMAT, Plan, Plans, TableChange
 from batch.plan.planning import Rewrite, definition_of, make_plan
-from batch.plan.steps import Accept, ChangeRows, CreateTable, Finish, Lower, RecordRuns, ReplaceTable, Step
+from batch.plan.steps import Accept, ChangeRows, CreateTable, Finish, Lower, RecordRuns, ReplaceTable, Step, steps_of
 from batch.reconcile import reconcile_tables
 from batch.rewrite.accepted_decoding import begin_decoding, lower_decoding
 from batch.rewrite.backfill import recompute
@@ -150,7 +150,7 @@ class _Publisher:
         self._save(begun_at=began, begun=begun, approved_by=approved_by)
         for table in self._tables.values():
             table.note_causes()
-        for number, step in enumerate(self.plan.steps[self.plan.done :], self.plan.done + 1):
+        for number, step in enumerate(steps_of(self.plan.changes)[self.plan.done :], self.plan.done + 1):
             self._carry_out(step)
             self._save(done=number)
         self._save(published_at=datetime.now(UTC))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from batch.plan.plan import Plan, TableChange
 from batch.rewrite.decoded_records import MOVES
 from infra.delta.lake import QUARANTINE
 from tables.refresh.acceptance import Accepted
 from tables.refresh.row_diff import ALL_KINDS
-
-if TYPE_CHECKING:
-    from batch.plan.plan import TableChange
 
 
 @dataclass(frozen=True)
@@ -110,6 +108,11 @@ def steps_of(changes: Sequence[TableChange]) -> list[Step]:
     if changes:
         steps.append(RecordRuns([change.table for change in changes]))
     return [*steps, *(Finish(change.table) for change in finished)]
+
+
+def progress(plan: Plan) -> list[tuple[str, bool]]:
+    """The steps of a plan, a line each for people, and whether they have ended."""
+    return [(described(step), number < plan.done) for number, step in enumerate(steps_of(plan.changes))]
 
 
 def _of_rows(by_name: dict[str, TableChange]) -> Iterator[Step]:

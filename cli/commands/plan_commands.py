@@ -155,13 +155,14 @@ def discard(plan: PlanName, as_json: Json = False) -> None:
     Of one that was cut short while it was published the tables keep what they have of it.
     """
     from batch.plan.plan import Plans
+    from batch.plan.steps import progress
 
     kept = Plans(Settings.from_environment())
     found = kept.discard(kept.find(plan))
     if as_json:
         print_json(plan_document(found))
         return
-    after = f" after {found.done} of {len(found.steps)} steps" if found.begun_at else ""
+    after = f" after {found.done} of {len(progress(found))} steps" if found.begun_at else ""
     out.print(f"Discarded {escape(found.id)}{after}.")
     if found.begun_at:
         for change in found.changes:

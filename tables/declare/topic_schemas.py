@@ -9,9 +9,8 @@ from infra.encodings.column_types import FieldType
 from infra.encodings.record_format import BadSchema
 from infra.encodings.schema_files import SchemaFiles
 from infra.errors import BadDeclaration
-from tables.declare.encodings import Encoding, find_encoding
+from tables.declare.encodings import Encoding
 from tables.declare.record_fields import record_types
-from tables.declare.topic import Topic
 
 
 def schema_columns(
@@ -57,11 +56,8 @@ def _fits(found: FieldType, declared: FieldType) -> bool:
     return (found.precision, found.scale) == (declared.precision, declared.scale)
 
 
-def incompatible_changes(topic: Topic) -> list[BadDeclaration]:
+def incompatible_changes(files: SchemaFiles, encoding: Encoding) -> list[BadDeclaration]:
     """The parts of each older schema that the newest one cannot read; one fault for each such schema."""
-    if not topic.has_schema_files:
-        return []
-    encoding, files = find_encoding(topic.encoding), topic.schema_files
     *older, newest = files.by_id
     mistakes = []
     for id_ in older:

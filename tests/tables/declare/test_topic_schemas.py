@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from infra.encodings import schema_files
+from tables.declare.encodings import find_encoding
 from tables.declare.topic import Topic
 from tables.declare.topic_schemas import incompatible_changes
 
@@ -31,7 +32,7 @@ def faults(folder: Path, patch: pytest.MonkeyPatch, older: list[Any], newer: lis
         message_key="id",
         dedup_keys=["id"],
     )
-    return [fault.message for fault in incompatible_changes(topic)]
+    return [fault.message for fault in incompatible_changes(topic.schema_files, find_encoding("avro"))]
 
 
 def one_field(kind: Any, **more: Any) -> list[Any]:

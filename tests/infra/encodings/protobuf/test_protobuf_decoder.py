@@ -14,6 +14,7 @@ import pytest
 from infra.encodings import schema_files
 from infra.encodings.protobuf.protobuf_schema import message_of
 from infra.errors import BadDeclaration
+from tables.declare.encodings import find_encoding
 from tables.declare.metadata_columns import REST
 from tables.declare.topic import Topic
 from tables.declare.topic_schemas import incompatible_changes
@@ -305,4 +306,5 @@ def test_a_schema_that_cannot_be_read_is_refused_with_its_file(folder: Path, sch
 def test_an_incompatible_change_is_refused(folder: Path, older: str, newer: str, expected: list[str]) -> None:
     write_schemas(folder, "events", ".proto", {1: with_fields(older), 2: with_fields(newer)})
     start = "schemas/events/2 cannot read what was written by 1: "
-    assert [f.message for f in incompatible_changes(topic())] == [f"{start}{text}." for text in expected]
+    found = incompatible_changes(topic().schema_files, find_encoding("protobuf"))
+    assert [f.message for f in found] == [f"{start}{text}." for text in expected]
