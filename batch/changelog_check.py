@@ -13,7 +13,7 @@ from batch.ledgers.run_ledgers import Ledgers
 from infra.delta.change_feed import naming_what_is_gone
 from infra.delta.lake import Lake
 from infra.duckdb_session import query
-from infra.spark.rows import count
+from infra.rows.rows import count
 from infra.sql.names import DUCKDB
 from tables.declare.table import Table
 from tables.refresh.json_values import from_plain_json

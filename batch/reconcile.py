@@ -18,7 +18,7 @@ from batch.pinned_versions import Pinned, Touched
 from batch.unexplained import require_explained
 from infra.delta.delta_writer import CHANGE, Written
 from infra.errors import TwofoldError
-from infra.spark.rows import here
+from infra.rows.rows import here
 from infra.spark.spark_client import failing_alone
 from tables.declare.table import Table
 from tables.refresh.acceptance import require_one_definition

@@ -28,7 +28,7 @@ MAY_IMPORT = {
 ORDER = (
     ("infra/sql",),
     ("infra",),
-    ("infra/process",),
+    ("infra/rows", "infra/process"),
     ("infra/kafka", "infra/airflow", "infra/spark", "infra/postgres"),
     ("infra/archive/format",),
     ("infra/archive",),

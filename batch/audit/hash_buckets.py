@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.instants import DAY_MS
-from infra.spark.rows import cast_like, without_maps
+from infra.rows.rows import cast_like, without_maps
 from infra.sql.names import SPARK
 from tables.declare.table import Table
 from tables.refresh.json_values import EXACT_JSON

@@ -22,11 +22,11 @@ from batch.offset_selection import OffsetSelection
 from batch.pinned_versions import Pinned
 from batch.unexplained import name_rows
 from infra.capture.captured_table import Capture, again
-from infra.delta.sizes import COMMITTED, most_rows
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from infra.instants import DAY_MS, Interval, epoch_ms
 from infra.process.file_locks import is_held
-from infra.spark.rows import here
+from infra.rows.rows import here
+from infra.rows.sizes import COMMITTED, most_rows
 from infra.spark.spark_client import failing_alone
 from tables.declare.captured_topic import captures
 from tables.declare.code_fingerprint import fingerprint

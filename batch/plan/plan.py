@@ -20,15 +20,15 @@ from batch.ledgers.run_result import Cause
 from infra.atomic_write import write_atomically
 from infra.duckdb_session import parquet
 from infra.errors import BadArgument, ProcessFailed
+from infra.rows.rows import are_here
 from infra.settings import Settings
-from infra.spark.rows import are_here
 from tables.refresh.acceptance import Accepted
 from tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.spark.rows import Rows
+    from infra.rows.rows import Rows
 
 LASTS = timedelta(days=3)
 FORMAT = 3

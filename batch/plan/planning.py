@@ -30,9 +30,9 @@ from batch.rewrite.accepted_decoding import by_partition
 from infra.delta.change_feed import sides_of
 from infra.delta.delta_writer import CHANGE
 from infra.delta.lake import QUARANTINE, LoggedCommit
-from infra.delta.sizes import CHANGED, is_small
 from infra.duckdb_session import query
-from infra.spark.rows import are_here
+from infra.rows.rows import are_here
+from infra.rows.sizes import CHANGED, is_small
 from infra.sql.names import SPARK
 from tables.declare.code_fingerprint import definition, digest
 from tables.declare.registry import Registry
@@ -45,7 +45,7 @@ from tables.refresh.target import Target
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from infra.spark.rows import Rows
+    from infra.rows.rows import Rows
 
 Rewrite = Callable[[Platform], Sequence[RunResult]]
 """Rewrites history on a platform, of the tables that a plan is about."""

@@ -24,7 +24,7 @@ from infra.delta.lake import LoggedCommit
 from infra.errors import PlanVoid, ProcessFailed
 from infra.instants import LAST_US, Interval
 from infra.process.file_locks import exclusive
-from infra.spark.rows import are_here, column_names, count, here, in_spark
+from infra.rows.rows import are_here, column_names, count, here, in_spark
 from tables.declare.table import Table
 from tables.refresh.acceptance import Accepted, accept, accepted_code
 from tables.refresh.json_values import to_plain_json
@@ -33,7 +33,7 @@ from tables.refresh.row_diff import ALL_KINDS, matching, of_kinds, rows_after, r
 from tables.refresh.target import Target
 
 if TYPE_CHECKING:
-    from infra.spark.rows import Rows
+    from infra.rows.rows import Rows
 
 _PATIENCE_S = 60.0  # for another publication to end
 _ATTEMPTS = 3  # to publish a plan before somebody changes its rows

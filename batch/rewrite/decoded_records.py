@@ -11,7 +11,7 @@ from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult
 from infra.delta.delta_writer import Written
 from infra.delta.lake import QUARANTINE
-from infra.delta.sizes import collect_if_small
+from infra.rows.sizes import collect_if_small
 from tables.declare.topic import Topic
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.events.record_decoder import accepted, decode_frame, rejected
@@ -22,7 +22,7 @@ from tables.refresh.target import Target
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from infra.spark.rows import Rows
+    from infra.rows.rows import Rows
 
 
 CAUSE: Cause = "replay"

@@ -16,7 +16,7 @@ from batch.rewrite.decoded_records import CAUSE
 from infra.delta.change_feed import sides_of
 from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import BadArgument
-from infra.spark.rows import here
+from infra.rows.rows import here
 from tables.declare.code_fingerprint import FINGERPRINT, is_same
 from tables.declare.metadata_columns import REPLAYED
 from tables.declare.table import Table

@@ -22,7 +22,7 @@ from infra.delta.lake import WRITER, Lake, LoggedCommit
 from infra.delta.merge import Merge, equal, greater
 from infra.delta.open_table import OpenTable
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
-from infra.spark.rows import are_here, column_names, here, in_spark, quoted, run_sql
+from infra.rows.rows import are_here, column_names, here, in_spark, quoted, run_sql
 from infra.sql.names import DATAFUSION, SPARK, Dialect
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import TypeIs
 
-    from infra.spark.rows import Rows
+    from infra.rows.rows import Rows
 
 Change = Literal["insert", "update", "delete"]
 CHANGE = "_change"

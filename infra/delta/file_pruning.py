@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.delta.file_statistics import with_true_bounds
-from infra.delta.sizes import held_if_small
 from infra.duckdb_session import duckdb_utc, parquet
 from infra.instants import DAY_MS, Interval, epoch_ms_of
+from infra.rows.sizes import held_if_small
 from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:

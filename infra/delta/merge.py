@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from infra.delta.compaction import after_commit
 from infra.delta.datafusion_sql import span
 from infra.delta.file_statistics import parquet_properties
-from infra.spark.rows import without_maps
+from infra.rows.rows import without_maps
 from infra.sql.names import DATAFUSION, SPARK, Dialect
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from infra.spark.rows import Rows
+    from infra.rows.rows import Rows
 
 
 _turns: WeakKeyDictionary[SparkSession, Lock] = WeakKeyDictionary()

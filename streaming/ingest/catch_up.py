@@ -18,11 +18,11 @@ from infra.archive.archive_frame import frame
 from infra.archive.log_union import broker_frame
 from infra.archive.read_plan import Archive
 from infra.archive.segment_reader import read_all
-from infra.delta.sizes import is_small
 from infra.errors import BrokerUnreachable, LogGap
 from infra.kafka.record_columns import schema
 from infra.kafka.topic_admin import PartitionOffsets, offsets, topic_ids
 from infra.offset_ranges import Ranges, RangesOf
+from infra.rows.sizes import is_small
 from streaming.ingest.catch_up_plan import OffsetSegment, Source, begin, chunks, offset_segments, stages
 from streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
 from tables.refresh.events.lost_offsets import Gap, record

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from infra.delta.compaction import compact
 from infra.delta.lake import Lake
-from infra.delta.sizes import INGESTED, is_small
 from infra.errors import BrokerUnreachable, LogGap
 from infra.kafka.record_columns import HEADERS
 from infra.kafka.spark_source import source_options
 from infra.kafka.topic_admin import TopicIds
 from infra.offset_ranges import Ranges, RangesOf
+from infra.rows.sizes import INGESTED, is_small
 from infra.sql.names import SPARK
 from streaming.ingest.catch_up import CatchUp, Offsets, require_same_log
 from streaming.ingest.excluded_topics import ExcludedTopics

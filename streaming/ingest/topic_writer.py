@@ -18,10 +18,10 @@ from infra.capture.captured_table import MARK, OPERATION
 from infra.delta.compaction import compact
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import QUARANTINE, Lake
-from infra.delta.sizes import is_small
 from infra.errors import DefinitionChanged, LogGap, WriteConflict
 from infra.offset_ranges import Ranges, condition
-from infra.spark.rows import are_here, is_empty
+from infra.rows.rows import are_here, is_empty
+from infra.rows.sizes import is_small
 from tables.declare.code_fingerprint import FINGERPRINT
 from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from tables.declare.topic import Topic

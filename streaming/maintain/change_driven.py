@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from infra.capture.captured_table import MARK, OPERATION
 from infra.delta.change_feed import changed_rows
 from infra.delta.delta_writer import Written
-from infra.delta.sizes import CHANGED, most_rows
+from infra.rows.sizes import CHANGED, most_rows
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import level_of
 from streaming.maintain.table_stream import TableStream

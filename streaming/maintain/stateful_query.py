@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from infra.delta.delta_writer import CommitTag, Written
 from infra.delta.lake import Lake
-from infra.delta.sizes import REVISED, collected, is_small
 from infra.errors import BadDeclaration
-from infra.spark.rows import are_here
+from infra.rows.rows import are_here
+from infra.rows.sizes import REVISED, collected, is_small
 from infra.spark.spark_session import tune_for_batch_size
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.stream_fence import StreamFence

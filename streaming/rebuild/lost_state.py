@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.instants import from_epoch_ms
 from infra.offset_ranges import RangesOf
-from infra.spark.rows import in_spark
+from infra.rows.rows import in_spark
 from infra.spark.spark_literals import instant_of
 from streaming.rebuild.reingest import Read
 from streaming.rebuild.state_replay import (

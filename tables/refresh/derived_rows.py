@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
 from infra.errors import BadDeclaration
-from infra.spark.rows import R, are_here, column_names, quoted, run_sql, with_null
+from infra.rows.rows import R, are_here, column_names, quoted, run_sql, with_null
 from infra.sql.names import SPARK
 from tables.declare.analysis import impure_call, wrong_columns
 from tables.declare.inference import RECORD
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from infra.delta.lake import Lake
-    from infra.spark.rows import Rows
+    from infra.rows.rows import Rows
     from tables.declare.registry import Registry
 
 

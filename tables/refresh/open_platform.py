@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from infra.delta.lake import QUARANTINE, Lake, with_comments
 from infra.errors import BadDeclaration
+from infra.rows.rows import with_null
 from infra.settings import IN_PROCESS
-from infra.spark.rows import with_null
 from infra.spark.spark_client import naming_lost_server, open_session
 from tables.declare.analysis import require_no_mistake, wrong_types
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION

@@ -15,7 +15,10 @@ from infra.delta.delta_writer import CHANGE, Written
 from infra.delta.file_pruning import PrunedFiles, has_undated, prune_files
 from infra.delta.lake import Lake
 from infra.delta.open_table import OpenTable
-from infra.delta.sizes import (
+from infra.duckdb_session import duckdb_utc, query
+from infra.instants import from_epoch_ms
+from infra.rows.rows import are_here, here, in_spark
+from infra.rows.sizes import (
     COMPARED,
     COMPRESSED,
     HANDED_OVER,
@@ -26,9 +29,6 @@ from infra.delta.sizes import (
     is_small,
     most_rows,
 )
-from infra.duckdb_session import duckdb_utc, query
-from infra.instants import from_epoch_ms
-from infra.spark.rows import are_here, here, in_spark
 from infra.spark.spark_session import tune_for_batch_size
 from infra.sql.names import DUCKDB, SPARK
 from tables.declare.code_fingerprint import code_facts
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from infra.spark.rows import Rows
+    from infra.rows.rows import Rows
 
 
 _CLOSED = "_closed"

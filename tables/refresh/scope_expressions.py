@@ -56,7 +56,7 @@ def with_scope_values(spark: SparkSession, table: Table, source: Topic | Table, 
         return rows
     from pyspark.errors import PySparkException
 
-    from infra.spark.rows import in_spark
+    from infra.rows.rows import in_spark
 
     frame = in_spark(spark, rows.select([c for c in columns if c in columns_read(added.values())]))
     try:

@@ -15,7 +15,7 @@ from infra.delta.delta_writer import CHANGE, CommitTag, Writer, Written
 from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
 from infra.errors import QualityFailed, WriteConflict
-from infra.spark.rows import are_here, count, in_spark
+from infra.rows.rows import are_here, count, in_spark
 from infra.sql.names import DUCKDB
 from quality.rules import Rule
 from tables.declare.metadata_columns import OFFSET, PARTITION
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from infra.spark.rows import Rows
+    from infra.rows.rows import Rows
 
     Changes: TypeAlias = Callable[[int], tuple[Rows, Mapping[str, object]]]
     """How a target's rows differ now from what they should be, as `Target.difference` says it, and what its commit says

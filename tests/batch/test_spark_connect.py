@@ -18,8 +18,8 @@ from batch.audit.table_audit import audit_table
 from batch.ledgers.run_result import RunResult
 from batch.rewrite import replay
 from infra.errors import BadDeclaration
+from infra.rows.rows import in_spark
 from infra.settings import Engine
-from infra.spark.rows import in_spark
 from tables import sql
 from tables.refresh.derived_rows import derive
 from tests import rewrites

@@ -24,7 +24,7 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.spark.rows import Rows
+    from infra.rows.rows import Rows
 
 pytestmark = [pytest.mark.prove, pytest.mark.spark]
 

@@ -16,8 +16,8 @@ import pytest
 from infra.delta.compaction import compact
 from infra.delta.delta_writer import Writer, Written
 from infra.delta.lake import Lake
-from infra.delta.sizes import collect_if_small
 from infra.errors import QualityFailed, SchemaMismatch
+from infra.rows.sizes import collect_if_small
 from infra.settings import Engine, Settings
 from tests.infra.delta.counts import NAME, SCHEMA, Row, difference, rows, stamp, stored
 

@@ -149,7 +149,7 @@ def test_a_hole_is_filled_in_chunks_in_which_partitions_go_on_together(plant: Pl
 
 def test_segments_of_large_records_are_read_by_workers(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setattr("infra.delta.sizes.RECORD_BYTES", 100)
+    monkeypatch.setattr("infra.rows.sizes.RECORD_BYTES", 100)
     monkeypatch.setattr(CatchUp, "_archived_frame", lambda *_: "frame")
     monkeypatch.setattr(TopicWriter, "take_frame", lambda _, *given_: given.append(given_))
     ingest(plant, 20)

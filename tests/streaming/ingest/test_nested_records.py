@@ -13,7 +13,7 @@ import pytest
 from batch.audit.hash_buckets import compare_groups
 from infra.delta.lake import Lake
 from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
-from infra.spark.rows import is_empty
+from infra.rows.rows import is_empty
 from tables import header
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from tables.refresh.events.record_decoder import (

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from infra.delta.lake import Lake
-from infra.delta.sizes import RECORD_BYTES, REVISED, is_small
+from infra.rows.sizes import RECORD_BYTES, REVISED, is_small
 from infra.settings import Settings
 from streaming.ingest.topic_writer import TopicWriter, read_if_small
 from tests.streaming.ingest.small_domain import OTHER, READ, Domain

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.delta.delta_writer import Written
-from infra.delta.sizes import COMPARED
+from infra.rows.sizes import COMPARED
 from streaming.maintain.stateful_query import Maintain
 from tables.refresh.refresh import Refresher
 from tests.plant import START, plant, reading

@@ -343,7 +343,7 @@ def test_what_large_inputs_make_is_compared_by_spark(
 ) -> None:
     """However few rows they are; an input of a few bytes more than are held is not read by this process at all."""
     monkeypatch.setattr("tables.refresh.refresh.HELD_BYTES", held)
-    monkeypatch.setattr("infra.delta.sizes.HELD_BYTES", held)
+    monkeypatch.setattr("infra.rows.sizes.HELD_BYTES", held)
     plant.read(*((s, TEN, 1.0) for s in "abc"))
     plant.live(("a", 0, 9, 9.0))
     assert type(plant.refresher().difference(everything(HOURS))).__name__ == kind

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infra.spark.rows import here, quoted, run_sql
+from infra.rows.rows import here, quoted, run_sql
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.refresh.derived_rows import first_of_each
 from tables.refresh.row_diff import difference, matching, of_kinds, rows_after, rows_before
@@ -20,7 +20,7 @@ from tables.refresh.row_diff import difference, matching, of_kinds, rows_after, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.spark.rows import Rows
+    from infra.rows.rows import Rows
 
 pytestmark = pytest.mark.spark
 

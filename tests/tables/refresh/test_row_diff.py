@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from infra.delta.delta_writer import BEFORE, CHANGE
-from infra.spark.rows import here
+from infra.rows.rows import here
 from tables.refresh.row_diff import difference
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("x", pa.float64())])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from infra.delta import sizes
-from infra.delta.sizes import held_if_small
+from infra.rows import sizes
+from infra.rows.sizes import held_if_small
 
 SCHEMA = pa.schema([("a", pa.int64())])
 
