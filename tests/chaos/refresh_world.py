@@ -324,12 +324,15 @@ class Follower:
 
 
 @contextmanager
-def dying(step: tuple[Any, str], *, is_done: bool = False) -> Iterator[None]:
-    """The process ends before or after a write."""
+def dying(step: tuple[Any, str], nth: int = 1, *, is_done: bool = False) -> Iterator[None]:
+    """The process ends before or after a write is done for the nth time."""
     kind, name = step
-    write = getattr(kind, name)
+    write, left = getattr(kind, name), [nth]
 
     def died(*args: Any, **how: Any) -> Any:
+        left[0] -= 1
+        if left[0] > 0:
+            return write(*args, **how)
         if is_done:
             write(*args, **how)
         raise Killed

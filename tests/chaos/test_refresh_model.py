@@ -1,7 +1,7 @@
 """Streams that are killed, lost and overtaken, the batch, and plans of other code leave what a small model says.
 
 There is no Spark. The streams are of two homes, and keys are decimals of 38 digits. A checkout has one of two codes of
-the table; drivers go on by the one with which they were started.
+`windows`, which `totals` follows; drivers go on by the one with which they were started.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from batch.changelog_check import unexplained_changes
 from batch.ledgers.run_ledgers import Ledgers
+from batch.ledgers.run_result import RUNS as RUNS_LEDGER
 from batch.plan import plan_publication
 from batch.plan.code_changes import code_changes, plan_code
 from batch.plan.plan import Plans
@@ -112,7 +113,7 @@ STEPS = [
 
 
 NAMES = (WINDOWS.full_name, TOTALS.full_name)
-MEANWHILE = st.sampled_from(["", "", "stream", "follower", "both"])
+MEANWHILE = st.sampled_from(["", "", "stream", "follower", "both", "somebody"])
 """Who takes a step while a plan is published, or the tables are reconciled."""
 has_stream = precondition(lambda self: self.stream)
 has_rows = precondition(lambda self: self.stream and self.stream.batch)
@@ -143,7 +144,7 @@ class Refreshes(RuleBasedStateMachine):
         self.feed = self.log.driver(STRICT)
         self.now = self.checkout = 0
         self.plans: list[str] = []
-        self.damaged: dict[str, set[Window]] = {name: set() for name in NAMES}  # ever, since the history has no more
+        self.damaged: dict[str, set[Window]] = {name: set() for name in NAMES}
         if is_there:
             self.start()
         self.ingest(history, is_read=True)
@@ -235,11 +236,19 @@ class Refreshes(RuleBasedStateMachine):
             self._publish(self.plans[which % len(self.plans)])
 
     @has_plans
-    @rule(which=st.integers(0, 3), step=st.sampled_from(PUBLICATION), is_done=st.booleans())
-    def publish_that_dies(self, which: int, step: tuple[Any, str], is_done: bool) -> None:
+    @rule(which=st.integers(0, 3), step=st.sampled_from(PUBLICATION), nth=st.integers(1, 2), is_done=st.booleans())
+    def publish_that_dies(self, which: int, step: tuple[Any, str], nth: int, is_done: bool) -> None:
         """Publish a plan, which ends before or after one of its writes."""
-        with dying(step, is_done=is_done), suppress(Killed):
+        with dying(step, nth, is_done=is_done), suppress(Killed):
             self._publish(self.plans[which % len(self.plans)])
+
+    @has_rows
+    @rule(step=st.sampled_from(PUBLICATION), is_done=st.booleans(), dies=st.booleans(), who=MEANWHILE)
+    def backfill(self, step: tuple[Any, str], is_done: bool, dies: bool, who: str) -> None:
+        """All rows by the checkout's code at once, which may end before or after one of the writes."""
+        at = dying(step, is_done=is_done) if dies else self._meanwhile(step, 1, who)
+        with at, by_duckdb(), suppress(Killed):
+            recompute(self._platform(), CODES[self.checkout], None)
 
     @has_plans
     @rule(which=st.integers(0, 3))
@@ -313,10 +322,10 @@ class Refreshes(RuleBasedStateMachine):
             self._require_history()
 
     @has_rows
-    @rule(step=st.sampled_from(STEPS), is_done=st.booleans())
-    def reconcile_that_dies(self, step: tuple[type, str], is_done: bool) -> None:
+    @rule(step=st.sampled_from(STEPS), nth=st.integers(1, 2), is_done=st.booleans())
+    def reconcile_that_dies(self, step: tuple[type, str], nth: int, is_done: bool) -> None:
         """Reconcile, which ends before or after one of its writes."""
-        with dying(step, is_done=is_done), suppress(Killed, DefinitionChanged):
+        with dying(step, nth, is_done=is_done), suppress(Killed, DefinitionChanged):
             self.found()
 
     @rule()
@@ -376,11 +385,11 @@ class Refreshes(RuleBasedStateMachine):
         if self._changes():
             self.plan()
             self._publish(self.plans[-1])
-        assert accepted_code(self.lake, WINDOWS.full_name) in (None, self._fact(self.checkout))
         if self.stream is None:
             self.start()
         elif self.stream.code != self.checkout:
             self.stream = Stream(self.stream.lake, self.checkout)
+        assert accepted_code(self.lake, WINDOWS.full_name) in (None, self._fact(self.checkout))
         self._go_on_to(60_000)
         assert self.stream.watermark_ms > START_MS + 40_000_000
         assert self._changes() == []
@@ -399,6 +408,8 @@ class Refreshes(RuleBasedStateMachine):
         self.found(verify=True)
         assert self._versions() == versions
         self._require_history()
+        columns = pa.table(self.lake.open(RUNS_LEDGER).scan(columns=["table", "run"])).to_pydict()
+        assert self._runs() <= set(zip(columns["table"], columns["run"], strict=True))
 
     def _go_on_to(self, second: int) -> None:
         """Time goes on until all that was ingested before has closed, and the streams take it in."""
@@ -439,6 +450,11 @@ class Refreshes(RuleBasedStateMachine):
         )
         return {window for window in {*live, *should} if live.get(window) != should.get(window)}
 
+    def _runs(self) -> set[tuple[str, str]]:
+        """Table and name of each run of the batch that has changed rows, by its commits."""
+        commits = ((name, c) for name, last in self._versions().items() for c in self.lake.commits(name, 0, last))
+        return {(name, c.info["run"]) for name, c in commits if c.changes and "run" in c.info}
+
     def _versions(self) -> dict[str, int]:
         return {name: self.lake.version(name) for name in NAMES if self.lake.exists(name)}
 
@@ -470,6 +486,8 @@ class Refreshes(RuleBasedStateMachine):
                     self.maintain(2, "")
                 if who in ("follower", "both") and self.followers:
                     self.follow()
+                if who == "somebody" and self.stream:
+                    self.damage(NAMES[nth % 2], 5, True)
             return write(*args, **how)
 
         with patch.object(kind, name, late):
@@ -495,7 +513,7 @@ def test_totals_follow_windows_that_changed_while_a_plan_was_cut_short(world: Re
     world.damage(WINDOWS.full_name, row_of(world, WINDOWS.full_name, 0), is_there=True)
     world.follow()
     world.repair(WINDOWS.full_name)
-    world.publish_that_dies(0, APPLY, is_done=True)
+    world.publish_that_dies(0, APPLY, 1, is_done=True)
     world.follow()
     # The other window of the same sum: that one is again what it was when the plan was made.
     world.damage(WINDOWS.full_name, row_of(world, WINDOWS.full_name, 100), is_there=True)
