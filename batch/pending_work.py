@@ -11,11 +11,11 @@ from batch.ledgers.reconcile_position import ReconcilePosition, is_far, reconcil
 from batch.ledgers.run_result import RunResult
 from infra.delta.lake import Lake, LoggedCommit
 from infra.errors import BadArgument
-from tables.declare.code_fingerprint import definition, is_same
 from tables.declare.metadata_columns import LATE_BY_MS
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
 from tables.declare.topic import Topic
+from tables.refresh.acceptance import definition, is_same
 from tables.refresh.rewound import next_versions
 from tables.refresh.streaming_checkpoint import Checkpoint
 

@@ -22,10 +22,10 @@ from infra.delta.change_feed import changed_rows
 from infra.delta.delta_writer import BEFORE
 from infra.instants import FIRST_US, Interval, epoch_ms, from_epoch_ms
 from infra.process.file_locks import is_held
-from tables.declare.code_fingerprint import definition
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
 from tables.declare.table import Strategy, Table, columns_read
 from tables.declare.topic import Topic
+from tables.refresh.acceptance import definition
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform
 from tables.refresh.refresh import Refresher, everything

@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import re
 from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,18 @@ def test_a_folder_imports_only_the_folders_before_it() -> None:
         if (other := _folder(modules[target])) != (own := _folder(path)) and RANK[other] >= RANK[own]
     ]
     assert upwards == []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Also where the import is in a function, or for types alone."""
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in _modules()}
+    imported = {
+        name: {target for target, _ in _targets(path.read_text("utf-8"), modules) if target != name}
+        for name, path in modules.items()
+    }
+    assert list(TopologicalSorter(imported).static_order())
+    with pytest.raises(CycleError):
+        TopologicalSorter({**imported, "infra.errors": {"cli.author"}}).prepare()
 
 
 def test_every_folder_has_a_place_in_the_order() -> None:

@@ -34,9 +34,9 @@ from infra.duckdb_session import query
 from infra.rows.rows import are_here
 from infra.rows.sizes import CHANGED, is_small
 from infra.sql.names import SPARK
-from tables.declare.code_fingerprint import definition, digest
+from tables.declare.code_fingerprint import digest
 from tables.declare.registry import Registry
-from tables.refresh.acceptance import Accepted, accepted_code, is_accepted
+from tables.refresh.acceptance import Accepted, accepted_code, definition, is_accepted
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform

@@ -11,9 +11,8 @@ import pyarrow as pa
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import QUARANTINE, Lake
 from infra.offset_ranges import Ranges
-from tables.declare.code_fingerprint import FINGERPRINT
 from tables.declare.topic import Topic
-from tables.refresh.acceptance import Accepted, accept, accepted_code
+from tables.refresh.acceptance import FINGERPRINT, Accepted, accept, accepted_code
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.events.ingested_offsets import INGEST, read_ingested_offsets
 

@@ -13,10 +13,9 @@ from batch.reconcile import correct
 from infra.errors import WriteConflict
 from infra.offset_ranges import condition
 from infra.spark.spark_literals import instant_of
-from tables.declare.code_fingerprint import code_facts
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.table import Table
-from tables.refresh.acceptance import accept, code_today, is_accepted
+from tables.refresh.acceptance import accept, code_facts, code_today, is_accepted
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform
 from tables.refresh.streaming_checkpoint import Checkpoint

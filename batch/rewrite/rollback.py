@@ -17,11 +17,10 @@ from infra.delta.change_feed import sides_of
 from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import BadArgument
 from infra.rows.rows import here
-from tables.declare.code_fingerprint import FINGERPRINT, is_same
 from tables.declare.metadata_columns import REPLAYED
 from tables.declare.table import Table
 from tables.declare.topic import Topic
-from tables.refresh.acceptance import Accepted, accept, accepted_code
+from tables.refresh.acceptance import FINGERPRINT, Accepted, accept, accepted_code, is_same
 from tables.refresh.events.ingested_offsets import offsets_at
 from tables.refresh.open_platform import Platform
 from tables.refresh.row_diff import matching

@@ -150,7 +150,7 @@ def _print_version(number: int, entry: RowVersion, history: RowHistory) -> None:
     if entry.inputs:
         facts.append("read " + ", ".join(f"{source} at version {v}" for source, v in entry.inputs.items()))
     if entry.fingerprint:
-        from tables.declare.code_fingerprint import is_same
+        from tables.refresh.acceptance import is_same
 
         same = "as declared now" if is_same(entry.fingerprint, history.definition) else "[red]not as declared now[/]"
         commit = f", git commit {entry.commit}" if entry.commit else ""

@@ -22,10 +22,9 @@ from infra.errors import DefinitionChanged, LogGap, WriteConflict
 from infra.offset_ranges import Ranges, condition
 from infra.rows.rows import are_here, is_empty
 from infra.rows.sizes import is_small
-from tables.declare.code_fingerprint import FINGERPRINT
 from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from tables.declare.topic import Topic
-from tables.refresh.acceptance import Accepted, accept, accepted_code
+from tables.refresh.acceptance import FINGERPRINT, Accepted, accept, accepted_code
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.events.ingested_offsets import (
     APPENDED_MS,

@@ -14,10 +14,17 @@ from infra.delta.lake import Lake
 from infra.instants import from_epoch_ms
 from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.query.progress import Progress, write
-from tables.declare.code_fingerprint import FINGERPRINT, RULES, code_facts, is_same
 from tables.declare.registry import Registry
 from tables.declare.table import Table
-from tables.refresh.acceptance import accept, accepted_code, require_one_definition
+from tables.refresh.acceptance import (
+    FINGERPRINT,
+    RULES,
+    accept,
+    accepted_code,
+    code_facts,
+    is_same,
+    require_one_definition,
+)
 from tables.refresh.events.ingested_offsets import APPENDED_MS
 from tables.refresh.streaming_checkpoint import Checkpoint
 

@@ -23,10 +23,9 @@ from streaming.rebuild.state_replay import (
     steps,
     whole_steps,
 )
-from tables.declare.code_fingerprint import definition, is_same
 from tables.declare.table import Table
 from tables.declare.topic import Topic
-from tables.refresh.acceptance import require_one_definition
+from tables.refresh.acceptance import definition, is_same, require_one_definition
 from tables.refresh.events.ingested_offsets import offsets_at
 from tables.refresh.open_platform import Platform
 from tables.refresh.row_diff import matching

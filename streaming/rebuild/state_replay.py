@@ -18,9 +18,9 @@ from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.maintain.stateful_query import Maintain, ends, state_settings
 from streaming.maintain.stream_fence import StreamFence
 from streaming.rebuild.reingest import Read, ingested, missing_ranges
-from tables.declare.code_fingerprint import definition
 from tables.declare.table import Table
 from tables.declare.topic import Topic
+from tables.refresh.acceptance import definition
 from tables.refresh.open_platform import Platform
 from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, Position
 

@@ -17,21 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infra.settings import ROOT
 from tables.declare.parameter_checks import BOUND
 from tables.declare.spark_names import SparkName
 from tables.declare.table import Table, table
 from tables.declare.topic import Topic
-
-if TYPE_CHECKING:
-    from tables.declare.registry import Registry
-
-FINGERPRINT = "fingerprint"
-"""The key under which a commit names the definition that its rows were computed by."""
-RULES = "rules"
-"""The key under which a commit names the rules that its table declared."""
 
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
 # What these say does not change a row: they judge rows, compare them, or say how often the stream looks.
@@ -52,33 +44,9 @@ def fingerprint(table: Table) -> str:
     return digest([parameters(table, _NOT_DEFINING), *_Reader().read(table.derive)])
 
 
-def definition(table: Table, registry: Registry) -> str:
-    """The fingerprint; behind a hyphen, where repeated records count once, a digest of what distinguishes records.
-
-    That is said by the topics that the table reads: `dedup_keys` and `clock`. How they decode records is no part of it:
-    events stay what they are until a replay, which reconcile carries through every table.
-    """
-    topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
-    if not topics or not registry.strategy(table).removes_repeats:
-        return fingerprint(table)
-    return f"{fingerprint(table)}-{digest([f'{list(topic.dedup_keys)} {topic.clock}' for topic in topics])}"
-
-
-def is_same(one: str, other: str) -> bool:
-    """Whether both name one definition. Older versions noted nothing behind the fingerprint."""
-    if "-" in one and "-" in other:
-        return one == other
-    return one.partition("-")[0] == other.partition("-")[0]
-
-
 def read_code(function: Callable[..., object]) -> tuple[str, ...]:
     """Lines that change when what the function does may change."""
     return tuple(_Reader().read(function))
-
-
-def code_facts(table: Table, registry: Registry) -> dict[str, str]:
-    """The facts of a commit about the code that computed its rows: the definition, and a digest of the rules."""
-    return {FINGERPRINT: definition(table, registry), RULES: digest([str(rule) for rule in table.checks])}
 
 
 def parameters(declaration: Table | Topic, without: frozenset[str]) -> str:

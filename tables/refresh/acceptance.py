@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING
 
 from infra.delta.lake import Lake
 from infra.errors import DefinitionChanged, WriteConflict
-from tables.declare.code_fingerprint import FINGERPRINT, RULES, code_facts, definition, is_same
+from tables.declare.code_fingerprint import digest, fingerprint
 from tables.declare.registry import Registry
 from tables.declare.table import Table
+from tables.declare.topic import Topic
 from tables.refresh.events.ingested_offsets import INGEST
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+FINGERPRINT = "fingerprint"
+"""The key under which a commit names the definition that its rows were computed by."""
+RULES = "rules"
+"""The key under which a commit names the rules that its table declared."""
 CODE = "twofold.code"
 """The property that holds the fact, as JSON."""
 STREAM, REFRESH = "stream", "refresh"
@@ -127,6 +132,30 @@ def accept(
         f"{name}: {_ATTEMPTS} attempts to accept the code {fact.code} lost against other writers.",
         hint="Run the command again when the table is quieter.",
     )
+
+
+def definition(table: Table, registry: Registry) -> str:
+    """The fingerprint; behind a hyphen, where repeated records count once, a digest of what distinguishes records.
+
+    That is said by the topics that the table reads: `dedup_keys` and `clock`. How they decode records is no part of it:
+    events stay what they are until a replay, which reconcile carries through every table.
+    """
+    topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
+    if not topics or not registry.strategy(table).removes_repeats:
+        return fingerprint(table)
+    return f"{fingerprint(table)}-{digest([f'{list(topic.dedup_keys)} {topic.clock}' for topic in topics])}"
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether both name one definition. Older versions noted nothing behind the fingerprint."""
+    if "-" in one and "-" in other:
+        return one == other
+    return one.partition("-")[0] == other.partition("-")[0]
+
+
+def code_facts(table: Table, registry: Registry) -> dict[str, str]:
+    """The facts of a commit about the code that computed its rows: the definition, and a digest of the rules."""
+    return {FINGERPRINT: definition(table, registry), RULES: digest([str(rule) for rule in table.checks])}
 
 
 def code_today(table: Table, registry: Registry) -> Accepted:

@@ -31,12 +31,11 @@ from infra.rows.sizes import (
 )
 from infra.spark.spark_session import tune_for_batch_size
 from infra.sql.names import DUCKDB, SPARK
-from tables.declare.code_fingerprint import code_facts
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.registry import Registry
 from tables.declare.table import Strategy, Table
 from tables.declare.topic import Topic
-from tables.refresh.acceptance import require_one_definition
+from tables.refresh.acceptance import code_facts, require_one_definition
 from tables.refresh.derived_rows import (
     declared_columns,
     derive,

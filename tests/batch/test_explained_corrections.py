@@ -20,8 +20,8 @@ from batch.reconcile import Reconcile
 from batch.unexplained import require_explained
 from infra.errors import UnexplainedDifference
 from infra.settings import ROOT, Settings
-from tables.declare.code_fingerprint import is_same
 from tables.declare.registry import load
+from tables.refresh.acceptance import is_same
 from tables.refresh.open_platform import Platform
 from tests.batch.late_departure import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, late_departure_world
 from tests.worlds import World

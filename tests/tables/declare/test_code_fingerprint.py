@@ -13,15 +13,11 @@ import pytest
 
 from infra.delta.lake import Lake
 from infra.settings import ROOT
-from tables.declare.code_fingerprint import (
-    _parsed,
-    definition,
-    fingerprint,
-    read_code,
-)
+from tables.declare.code_fingerprint import _parsed, fingerprint, read_code
 from tables.declare.encodings import ENCODINGS, find_encoding
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
+from tables.refresh.acceptance import definition
 from tables.refresh.derived_rows import version_columns
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.events.record_decoder import Decoder

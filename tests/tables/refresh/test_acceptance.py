@@ -14,7 +14,7 @@ from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.errors import DefinitionChanged
 from quality.rules import between
-from tables.declare.code_fingerprint import definition, fingerprint
+from tables.declare.code_fingerprint import fingerprint
 from tables.declare.record_fields import key
 from tables.declare.registry import Registry
 from tables.declare.table import Table
@@ -24,6 +24,7 @@ from tables.refresh.acceptance import (
     Accepted,
     accept,
     accepted_code,
+    definition,
     is_accepted,
     of_other_code,
     require_one_definition,
