@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from tables.declare.plans.algebra import (
     Aggregate,
     Call,
-    Column,
     Distinct,
     Expr,
     Filter,
     Group,
-    Join,
     Limit,
     Literal,
     Missing,
@@ -23,11 +21,21 @@ from tables.declare.plans.algebra import (
     Unknown,
     Windowed,
     arguments,
+    field_of,
     parts,
     relations,
 )
-from tables.declare.plans.dependencies import keys
-from tables.declare.plans.spark_functions import GREATEST, IMPURE, NEED_ORDER, ORDERED, SORTING, TIME_WINDOWS, UNSORTED
+from tables.declare.plans.dependencies import determined, is_time_window, keys
+from tables.declare.plans.spark_functions import (
+    EXTREMES,
+    GREATEST,
+    IGNORING,
+    IMPURE,
+    NEED_ORDER,
+    ORDERED,
+    SORTING,
+    UNSORTED,
+)
 
 _PURE = "A declaration is a pure function of its parameters: take times from the events, and other data from a topic."
 _MOMENTS = ("now", "today", "yesterday", "tomorrow")
@@ -133,10 +141,8 @@ def _of_group(one: Group, identities: Mapping[str, Sequence[str]]) -> Iterator[P
 
 def _is_decided(value: Aggregate, above: Expr | None, group: Group, identities: Mapping[str, Sequence[str]]) -> bool:
     """Whether an aggregate that goes by order has one result, whatever the order."""
-    if value.function in ("max_by", "min_by") and len(value.arguments) >= 2:
-        order = _flat(value.arguments[1:2])
-        is_itself = all(one in order for one in _flat(value.arguments[:1]))
-        return is_itself or _tell_apart([*order, *(by.value for by in group.by)], group.input, identities)
+    if value.function in EXTREMES:
+        return _is_one_extreme(value.arguments, [by.value for by in group.by], group.input, identities)
     if value.function in UNSORTED:
         is_compared = isinstance(above, Call) and above.function == "array_sort" and len(above.arguments) > 1
         return isinstance(above, Call) and above.function in SORTING and not is_compared
@@ -145,18 +151,33 @@ def _is_decided(value: Aggregate, above: Expr | None, group: Group, identities: 
     return value.is_ordered
 
 
+def _is_one_extreme(
+    arguments: Sequence[Expr], agreed: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]
+) -> bool:
+    """Whether `max_by` or `min_by` has one result: rows without an order are left out."""
+    if len(arguments) < 2:
+        return False
+    by = arguments[1]
+    order = _flat(
+        by.arguments[1:] if isinstance(by, Call) and by.function == "when" and len(by.arguments) == 2 else [by]
+    )
+    return all(one in order for one in _flat(arguments[:1])) or _tell_apart([*order, *agreed], below, identities)
+
+
 def _of_window(window: Windowed, below: Relation, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
     yield PlanMistake(
         "uses a window function (`.over(...)`), which a stream refuses.",
         "Use an aggregate of the group, such as F.max_by; or leave closes_at out: the table then follows changes.",
         only_on_stream=True,
     )
-    order = _flat(window.order)
-    if window.function not in NEED_ORDER and not (window.is_by_rows and order):
+    if window.function in EXTREMES and not _is_one_extreme(window.arguments, window.partition, below, identities):
+        yield PlanMistake(
+            f"calls {window.function}() over rows that can be equal in its order: stream and batch may disagree.",
+            f"Use {ORDERED[window.function]}.",
+        )
+    if window.function not in NEED_ORDER and not window.is_by_rows:
         return
-    if window.function in ("max_by", "min_by"):
-        order = [*order, *_flat(window.arguments[1:2])]
-    missing = _missing(order, [*order, *window.partition], below, identities)
+    missing = _missing([*_flat(window.order), *window.partition], below, identities, _ignored(window))
     if missing is not None:
         yield PlanMistake(
             f"calls {window.function}() without a total order: of rows that are equal in it any can be first.",
@@ -164,12 +185,20 @@ def _of_window(window: Windowed, below: Relation, identities: Mapping[str, Seque
         )
 
 
+def _ignored(window: Windowed) -> Expr | None:
+    """The value without which rows do not count: `last(x, ignorenulls=True)`."""
+    match window.arguments:
+        case (value, Literal(sql="true")) if window.function in IGNORING:
+            return value
+    return None
+
+
 def _of_limit(one: Limit, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
     below = one.input.input if isinstance(one.input, Limit) else one.input  # LIMIT and OFFSET
     order = _flat(below.conditions) if isinstance(below, Filter) and below.is_sort else []
     missing = "take F.row_number() over a window instead." if one.what == "sample" else None
     if missing is None:
-        missing = _missing(order, order, below, identities)
+        missing = _missing(order, below, identities)
     if missing is not None:
         yield PlanMistake(
             f"uses {one.what}() without a total order: it takes rows by chance.",
@@ -183,36 +212,50 @@ def _of_limit(one: Limit, identities: Mapping[str, Sequence[str]]) -> Iterator[P
 
 
 def _missing(
-    order: Sequence[Expr], values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]
+    values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None = None
 ) -> str | None:
     """The hint by which an order becomes total, given the values that rows agree or are ordered in; None: it is."""
-    # What identifies the rows of a join is more than it has to be: an order can be total without all of it.
-    is_joined = any(isinstance(one, Join) for one in relations(below))
-    keys_below = [] if is_joined else keys(below, identities)
-    is_open = bool(keys_below) and all(isinstance(one, Column) for one in values)
-    if order and not (is_open and not _tell_apart(values, below, identities)):
+    lacking = [_lacking(key, values, below, identities) for key in _identifying(below, identities, ignored)]
+    if not all(lacking):
         return None
-    lacking = [one for one in next(iter(keys_below), ()) if one not in values]
-    names = [name for one in lacking if (name := below.name_of(one))]
-    return f"add {', '.join(names)} to orderBy." if names else "order by columns that identify a row."
+    names = [[below.name_of(one, field_of(one, "start")) for one in key] for key in lacking]
+    named = [[name for name in key if name] for key in names if None not in key]
+    if not named:
+        return "name its columns by select(...), and add those that identify a row to orderBy."
+    return f"add {', '.join(min(named, key=len))} to orderBy."
+
+
+def _lacking(
+    key: Sequence[Expr], values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]
+) -> list[Expr]:
+    """The values of a key that do not follow from the given ones, each of those before it given as well."""
+    lacking: list[Expr] = []
+    for one in key:
+        if not determined([*values, *lacking], below, identities)(one):
+            lacking.append(one)
+    return lacking
 
 
 def _tell_apart(values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]) -> bool:
-    """Whether these values are known to differ between any two rows."""
-    return any(all(one in values for one in key) for key in keys(below, identities))
+    """Whether rows that agree in these values are known to be the same."""
+    return _missing(values, below, identities) is None
+
+
+def _identifying(
+    below: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None
+) -> list[tuple[Expr, ...]]:
+    """The keys of a relation; rows that agree in all columns are the same, too."""
+    whole = [] if below.is_open else [tuple(column.value for column in below.columns)]
+    return [*keys(below, identities, ignored), *whole]
 
 
 def _flat(values: Sequence[Expr]) -> list[Expr]:
-    """The values, those of structs by themselves, also of one that is null where a condition does not hold."""
+    """The values, those of structs by themselves."""
     flat: list[Expr] = []
     for value in values:
-        match value:
-            case Call(function="named_struct"):
-                flat += _flat(value.arguments[1::2])
-            case Call(function="when", arguments=(_, struct)):
-                flat += _flat([struct])
-            case _:
-                flat.append(value)
+        flat += (
+            _flat(value.arguments[1::2]) if isinstance(value, Call) and value.function == "named_struct" else [value]
+        )
     return flat
 
 
@@ -224,4 +267,4 @@ def _with_parents(values: Sequence[Expr], above: Expr | None = None) -> Iterator
 
 
 def _has_time_window(value: Expr) -> bool:
-    return any(isinstance(part, Call) and part.function in TIME_WINDOWS for part in parts(value))
+    return any(is_time_window(part) for part in parts(value))
