@@ -137,8 +137,10 @@ def keys(
             return [tuple(Column(root.name, c, root.mention) for c in columns)] if columns else []
         case Filter() | Limit():
             return keys(root.input, identities, ignored)
+        case Project() if root.is_multiplied:
+            return [(*key, place) for key in keys(root.input, identities) for place in root.places]
         case Project():
-            return [] if root.is_multiplied else keys(root.input, identities, ignored)
+            return keys(root.input, identities, ignored)
         case Group():
             return [tuple(one.value for one in root.by)] if root.is_plain else []
         case Distinct():
@@ -186,6 +188,37 @@ def _all_differ(values: Sequence[Expr]) -> bool:
     texts = [one.text for one in values if isinstance(one, Literal) and one.sql.startswith("'")]
     numbers = [int(one.text) for one in values if isinstance(one, Literal) and one.sql.isdecimal()]
     return len(values) in (len(set(texts)), len(set(numbers)))
+
+
+def missing_of_key(
+    values: Sequence[Expr], root: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None = None
+) -> list[str] | None:
+    """The columns that these values lack to tell any two different rows apart.
+
+    Args:
+        identities: input -> the columns that identify a row of it.
+        ignored: rows without this value count as one.
+
+    Returns:
+        The fewest that are known by name, none where no names are known. None: they tell all rows apart.
+    """
+    whole = [] if root.is_open else [tuple(column.value for column in root.columns)]
+    lacking = [_lacking(key, values, root, identities) for key in [*keys(root, identities, ignored), *whole]]
+    if not all(lacking):
+        return None
+    names = [[root.name_of(one, field_of(one, "start")) for one in key] for key in lacking]
+    return min(([name for name in key if name] for key in names if None not in key), key=len, default=[])
+
+
+def _lacking(
+    key: Sequence[Expr], values: Sequence[Expr], root: Relation, identities: Mapping[str, Sequence[str]]
+) -> list[Expr]:
+    """The values of a key that do not follow from the given ones, each of those before it given as well."""
+    lacking: list[Expr] = []
+    for one in key:
+        if not determined([*values, *lacking], root, identities)(one):
+            lacking.append(one)
+    return lacking
 
 
 def determined(

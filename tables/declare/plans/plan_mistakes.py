@@ -21,11 +21,10 @@ from tables.declare.plans.algebra import (
     Unknown,
     Windowed,
     arguments,
-    field_of,
     parts,
     relations,
 )
-from tables.declare.plans.dependencies import determined, is_time_window, keys
+from tables.declare.plans.dependencies import is_time_window, missing_of_key
 from tables.declare.plans.spark_functions import (
     EXTREMES,
     GREATEST,
@@ -215,38 +214,17 @@ def _missing(
     values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None = None
 ) -> str | None:
     """The hint by which an order becomes total, given the values that rows agree or are ordered in; None: it is."""
-    lacking = [_lacking(key, values, below, identities) for key in _identifying(below, identities, ignored)]
-    if not all(lacking):
+    missing = missing_of_key(values, below, identities, ignored)
+    if missing is None:
         return None
-    names = [[below.name_of(one, field_of(one, "start")) for one in key] for key in lacking]
-    named = [[name for name in key if name] for key in names if None not in key]
-    if not named:
+    if not missing:
         return "name its columns by select(...), and add those that identify a row to orderBy."
-    return f"add {', '.join(min(named, key=len))} to orderBy."
-
-
-def _lacking(
-    key: Sequence[Expr], values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]
-) -> list[Expr]:
-    """The values of a key that do not follow from the given ones, each of those before it given as well."""
-    lacking: list[Expr] = []
-    for one in key:
-        if not determined([*values, *lacking], below, identities)(one):
-            lacking.append(one)
-    return lacking
+    return f"add {', '.join(missing)} to orderBy."
 
 
 def _tell_apart(values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]) -> bool:
     """Whether rows that agree in these values are known to be the same."""
-    return _missing(values, below, identities) is None
-
-
-def _identifying(
-    below: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None
-) -> list[tuple[Expr, ...]]:
-    """The keys of a relation; rows that agree in all columns are the same, too."""
-    whole = [] if below.is_open else [tuple(column.value for column in below.columns)]
-    return [*keys(below, identities, ignored), *whole]
+    return missing_of_key(values, below, identities) is None
 
 
 def _flat(values: Sequence[Expr]) -> list[Expr]:
