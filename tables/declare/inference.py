@@ -40,6 +40,7 @@ from tables.declare.plans.dependencies import (
     is_multiplied,
     lineage,
     missing_of_key,
+    read_twice,
     scope_of,
     scope_values,
     several,
@@ -237,8 +238,8 @@ class _Inferring:
         identities = {name: _identity(source) for name, source in self.sources.items()}
         mistakes = find_mistakes(root, identities)
         scopes = None if unknown_in(root) else self._scopes()
-        has_tables = any(isinstance(source, Table) for source in self.sources.values())
-        times = TimeFacts({}) if unknown_in(root) else times_of(root, self._is_event_time, has_tables=has_tables)
+        never_closes = bool(read_twice(root)) or any(isinstance(source, Table) for source in self.sources.values())
+        times = TimeFacts({}) if unknown_in(root) else times_of(root, self._is_event_time, never_closes=never_closes)
         self.parameters |= times.parameters
         groups = self._find_key(identities, times)
         self._find_scope(scopes, times)

@@ -114,6 +114,12 @@ def unknown_in(root: Relation) -> str:
     return next((one.why for one in relations(root) if isinstance(one, Unknown)), "")
 
 
+def read_twice(root: Relation) -> str:
+    """An input that it reads more than once; empty: there is none."""
+    names = [one.name for one in sources(root)]
+    return next((name for name in names if names.count(name) > 1), "")
+
+
 def is_multiplied(root: Relation) -> bool:
     """Whether several rows are made of one, so that what identifies that one does not identify these."""
     if isinstance(root, Group | Distinct):

@@ -24,7 +24,7 @@ from tables.declare.plans.algebra import (
     parts,
     relations,
 )
-from tables.declare.plans.dependencies import is_time_window, missing_of_key
+from tables.declare.plans.dependencies import is_time_window, missing_of_key, read_twice
 from tables.declare.plans.spark_functions import (
     EXTREMES,
     GREATEST,
@@ -60,7 +60,16 @@ def find_mistakes(root: Relation, identities: Mapping[str, Sequence[str]]) -> li
     Args:
         identities: input -> the columns that identify a row of it.
     """
-    return list(dict.fromkeys(m for one in relations(root) for m in _of_relation(one, identities)))
+    found = [mistake for one in relations(root) for mistake in _of_relation(one, identities)]
+    if name := read_twice(root):
+        found.append(
+            PlanMistake(
+                f"reads {name} twice, which a stream cannot: it has one source for each input.",
+                "Leave closes_at out: the table then follows changes.",
+                only_on_stream=True,
+            )
+        )
+    return list(dict.fromkeys(found))
 
 
 def _of_relation(one: Relation, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:

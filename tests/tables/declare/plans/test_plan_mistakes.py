@@ -136,6 +136,23 @@ def test_ties_in_the_greatest_of_a_window_are_refused(tmp_path: Path) -> None:
         )
 
 
+PAIRED = """\
+@table(primary_key=["sensor", "read_at", "again_at"]{given})
+def t(readings):
+    again = readings.select(F.col("sensor").alias("same"), F.col("read_at").alias("again_at"))
+    at, until = F.col("read_at"), F.col("read_at") + F.expr("INTERVAL 1 HOUR")
+    near = (F.col("sensor") == F.col("same")) & F.col("again_at").between(at, until)
+    return readings.join(again, near).select("sensor", "read_at", "again_at", until.alias("until"))
+"""
+
+
+def test_a_join_of_a_topic_with_itself_that_closes_is_refused(tmp_path: Path) -> None:
+    assert plant(tmp_path / "open", mine=PAIRED.format(given="")).find_table("mine").closes_at is None
+    closed = PAIRED.format(given=', event_time="read_at", depends_within="1 hour", closes_at="until"')
+    with pytest.raises(BadDeclaration, match=r"t reads readings twice, which a stream cannot.*\n.*Leave closes_at out"):
+        plant(tmp_path / "closed", mine=closed)
+
+
 @pytest.mark.spark
 def test_each_function_of_spark_is_known(spark: object) -> None:
     """A function that a new version brings is one to put in its set."""
