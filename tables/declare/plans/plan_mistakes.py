@@ -13,6 +13,7 @@ from tables.declare.plans.algebra import (
     Expr,
     Filter,
     Group,
+    Join,
     Limit,
     Literal,
     Missing,
@@ -26,6 +27,7 @@ from tables.declare.plans.algebra import (
 )
 from tables.declare.plans.dependencies import is_time_window, missing_of_key, read_twice
 from tables.declare.plans.spark_functions import (
+    COMPARING,
     EXTREMES,
     GREATEST,
     IGNORING,
@@ -94,6 +96,40 @@ def _of_relation(one: Relation, identities: Mapping[str, Sequence[str]]) -> Iter
     for value in one.expressions:
         for part in parts(value):
             yield from _of_value(part)
+    if any(_has_collation(part) for value in _compared(one) for part in parts(value)):
+        yield PlanMistake(
+            "groups, joins or orders by a text with a collation, by which Spark alone takes different texts for one.",
+            "Compare them in one spelling: F.lower(x).",
+        )
+
+
+def _compared(one: Relation) -> list[Expr]:
+    """The values by which it finds rows that belong together, or their order."""
+    match one:
+        case Group():
+            made = [part for value in one.computed for part in parts(value) if isinstance(part, Aggregate)]
+            return [
+                *(by.value for by in one.by),
+                *(x for part in made if part.function in COMPARING for x in part.arguments),
+            ]
+        case Distinct():
+            return list(one.by)
+        case Join():
+            return list(one.conditions)
+        case Project():
+            return [value for window in one.windows for value in (*window.partition, *window.order)]
+        case Filter() if one.is_sort:
+            return list(one.conditions)
+    return []
+
+
+def _has_collation(part: Expr) -> bool:
+    match part:
+        case Call(function="collate", arguments=(_, Literal(text=name))):
+            return name.upper() != "UTF8_BINARY"
+        case Call(function="cast" | "try_cast", arguments=(_, Literal(text=kind))):
+            return " COLLATE " in kind.upper()
+    return False
 
 
 def _of_value(part: Expr) -> Iterator[PlanMistake]:

@@ -63,6 +63,8 @@ AGGREGATES = names(
 
 WINDOW = names("cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number")
 """Functions that stand before `.over(...)` alone."""
+COMPARING = names("max min max_by min_by mode collect_set count_distinct sum_distinct approx_count_distinct")
+"""Aggregates that compare the values of rows with each other."""
 EXTREMES = names("max_by min_by")
 """Aggregates that bring an order of their own."""
 NEED_ORDER = names("row_number lag lead nth_value ntile") | (frozenset(ORDERED) - {"collect_set", "mode"} - EXTREMES)

@@ -233,6 +233,8 @@ class SqlReader:
                 to = one.args["to"].sql(dialect="spark")
                 name = "try_cast" if one.args.get("safe") else "cast"
                 return Call(name, (self._value(one.this, below, node), Literal(to, to)))
+            case exp.Collate():
+                return Call("collate", (self._value(one.this, below, node), text(one.expression.name)))
             case exp.Window():
                 return self._windowed(one, below, node)
             case exp.Filter():

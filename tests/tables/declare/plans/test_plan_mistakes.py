@@ -45,6 +45,25 @@ def test_what_gives_two_answers_is_refused(tmp_path: Path, body: str, message: s
 @pytest.mark.parametrize(
     "body",
     [
+        'readings.groupBy(F.collate("sensor", "UTF8_LCASE").alias("sensor")).agg(F.count("*").alias("n"))',
+        'readings.withColumn("sensor", F.col("sensor").cast("string collate UTF8_LCASE")).groupBy("sensor").count()',
+        'readings.select(F.collate("sensor", "UNICODE_CI").alias("sensor")).distinct()',
+        'readings.groupBy("sensor").agg(F.max(F.collate("sensor", "UTF8_LCASE")).alias("x"))',
+        'sql("SELECT count(*) AS n, sensor COLLATE UTF8_LCASE AS sensor FROM {r} GROUP BY 2", r=readings)',
+        'sql("SELECT cast(sensor AS string COLLATE UTF8_LCASE) AS sensor FROM {r} GROUP BY 1", r=readings)',
+        'readings.withColumn("x", F.max("value").over(Window.partitionBy(F.collate("sensor", "UTF8_LCASE"))))',
+    ],
+)
+def test_texts_that_a_collation_takes_for_one_make_no_group(tmp_path: Path, body: str) -> None:
+    with pytest.raises(BadDeclaration, match=r"groups, joins or orders by a text with a collation.*\n.*F.lower"):
+        plant(tmp_path, mine=KEYED.format(body=body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'readings.where(F.collate("sensor", "UTF8_LCASE") == "a").groupBy("sensor").agg(F.max("value").alias("x"))',
+        'readings.groupBy(F.collate("sensor", "UTF8_BINARY").alias("sensor")).agg(F.max("value").alias("x"))',
         GROUP.format(call='F.sort_array(F.collect_list("value"))'),
         GROUP.format(call='F.size(F.collect_set("value"))'),
         GROUP.format(call='F.max_by("value", F.struct(F.hour("read_at"), "value"))'),
