@@ -188,7 +188,7 @@ def _unstored(kind: DataType) -> Iterator[DataType]:
 
 
 def _collated(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
-    """Columns that hold texts with a collation, by which Spark alone takes different texts for one."""
+    """Refuses columns of texts with a collation, by which Spark alone takes different texts for one."""
     for field in schema.fields:
         if " collate " in (name := field.dataType.simpleString()):
             yield BadDeclaration(

@@ -176,7 +176,7 @@ class _Reader:
             yield from self._read_value(function)
 
     def _read_value(self, value: object) -> Iterator[str]:
-        """A value of a type of another package."""
+        """Writes down a value of a type of another package."""
         kind = _name(type(value))
         if kind == "numpy.ndarray":
             array: Any = value
@@ -372,14 +372,14 @@ def _is_number(value: object) -> bool:
 
 
 def _attributes(value: object) -> dict[str, object]:
-    """What an object holds, in slots or not."""
+    """Returns what an object holds, in slots or not."""
     known = {name: part for kind in type(value).__mro__ for name, part in vars(kind).items()}
     slots = [name for name, part in known.items() if isinstance(part, MemberDescriptorType) and hasattr(value, name)]
     return {**{name: getattr(value, name) for name in slots}, **getattr(value, "__dict__", {})}
 
 
 def _set_later(kind: type, tree: ast.AST | None) -> Iterator[tuple[str, object]]:
-    """The attributes of a class that are not as its text says."""
+    """Finds the attributes of a class that are not as its text says."""
     if isinstance(kind, enum.EnumMeta):
         return
     written = dict(_written(tree.body[0])) if isinstance(tree, ast.Module) and tree.body else {}
@@ -395,7 +395,7 @@ def _set_later(kind: type, tree: ast.AST | None) -> Iterator[tuple[str, object]]
 
 
 def _written(body: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
-    """The names that the body of a class sets, with what it sets them to."""
+    """Finds the names that the body of a class sets, with what it sets them to."""
     for node in getattr(body, "body", ()):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):

@@ -115,7 +115,7 @@ def unknown_in(root: Relation) -> str:
 
 
 def read_twice(root: Relation) -> str:
-    """An input that it reads more than once; empty: there is none."""
+    """Returns an input that it reads more than once; empty: there is none."""
     names = [one.name for one in sources(root)]
     return next((name for name in names if names.count(name) > 1), "")
 
@@ -131,7 +131,7 @@ def is_multiplied(root: Relation) -> bool:
 def keys(
     root: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None = None
 ) -> list[tuple[Expr, ...]]:
-    """Sets of values of which each identifies a row; none where that is not known, an empty one for a single row.
+    """Returns sets of values, each of them a key of the rows; none if no key is known, an empty one for a single row.
 
     Args:
         identities: input -> the columns that identify a row of it.
@@ -174,7 +174,7 @@ def _keys_of_join(
 def _keys_of_union(
     union: Union, identities: Mapping[str, Sequence[str]], ignored: Expr | None
 ) -> list[tuple[Expr, ...]]:
-    """A column that says from which relation a row is, with what identifies the rows of each."""
+    """Returns keys made of a column that says from which relation a row is, and of a key of each."""
     of_each: list[list[tuple[Expr, ...]]] = []
     for one, own in zip(union.inputs, union.values, strict=True):
         value = own[ignored.place] if isinstance(ignored, Merged) and ignored.node == union.node else None
@@ -190,7 +190,7 @@ def _keys_of_union(
 
 
 def _all_differ(values: Sequence[Expr]) -> bool:
-    """Whether these are constants, texts or whole numbers, of which no two are the same."""
+    """Whether these are different constants: texts or whole numbers."""
     texts = [one.text for one in values if isinstance(one, Literal) and one.sql.startswith("'")]
     numbers = [int(one.text) for one in values if isinstance(one, Literal) and one.sql.isdecimal()]
     return len(values) in (len(set(texts)), len(set(numbers)))
@@ -199,7 +199,7 @@ def _all_differ(values: Sequence[Expr]) -> bool:
 def missing_of_key(
     values: Sequence[Expr], root: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None = None
 ) -> list[str] | None:
-    """The columns that these values lack to tell any two different rows apart.
+    """Returns the columns that these values lack to tell any two different rows apart.
 
     Args:
         identities: input -> the columns that identify a row of it.
@@ -219,7 +219,7 @@ def missing_of_key(
 def _lacking(
     key: Sequence[Expr], values: Sequence[Expr], root: Relation, identities: Mapping[str, Sequence[str]]
 ) -> list[Expr]:
-    """The values of a key that do not follow from the given ones, each of those before it given as well."""
+    """Returns the values of a key that follow neither from the given ones nor from those before them."""
     lacking: list[Expr] = []
     for one in key:
         if not determined([*values, *lacking], root, identities)(one):

@@ -104,7 +104,7 @@ def _of_relation(one: Relation, identities: Mapping[str, Sequence[str]]) -> Iter
 
 
 def _compared(one: Relation) -> list[Expr]:
-    """The values by which it finds rows that belong together, or their order."""
+    """Returns the values by which it finds rows that belong together, or their order."""
     match one:
         case Group():
             made = [part for value in one.computed for part in parts(value) if isinstance(part, Aggregate)]
@@ -230,7 +230,7 @@ def _of_window(window: Windowed, below: Relation, identities: Mapping[str, Seque
 
 
 def _ignored(window: Windowed) -> Expr | None:
-    """The value without which rows do not count: `last(x, ignorenulls=True)`."""
+    """Returns the value without which rows do not count: `last(x, ignorenulls=True)`."""
     match window.arguments:
         case (value, Literal(sql="true")) if window.function in IGNORING:
             return value
@@ -258,7 +258,7 @@ def _of_limit(one: Limit, identities: Mapping[str, Sequence[str]]) -> Iterator[P
 def _missing(
     values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None = None
 ) -> str | None:
-    """The hint by which an order becomes total, given the values that rows agree or are ordered in; None: it is."""
+    """Returns the hint that makes an order total, given the values that rows agree or are ordered in; None: it is."""
     missing = missing_of_key(values, below, identities, ignored)
     if missing is None:
         return None
@@ -273,7 +273,7 @@ def _tell_apart(values: Sequence[Expr], below: Relation, identities: Mapping[str
 
 
 def _flat(values: Sequence[Expr]) -> list[Expr]:
-    """The values, those of structs by themselves."""
+    """Returns the values, those of structs by themselves."""
     flat: list[Expr] = []
     for value in values:
         flat += (
