@@ -42,6 +42,19 @@ def from_epoch_ms(value: int) -> datetime:
     return EPOCH + timedelta(milliseconds=seconds)
 
 
+def are_datetimes(values: pa.ChunkedArray) -> bool:
+    """Whether Python can hold all values of a column, dates and times of the years 1 to 9999 among others."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not (pa.types.is_date32(values.type) or pa.types.is_timestamp(values.type)):
+        return True
+    held = pc.and_(
+        pc.greater_equal(times := epoch_ms_of(values), FIRST_US // 1_000), pc.less_equal(times, LAST_US // 1_000)
+    )
+    return bool(pc.all(pc.fill_null(held, True)).as_py())
+
+
 def epoch_ms_of(times: pa.ChunkedArray) -> pa.ChunkedArray:
     """Milliseconds since 1970, rounded down, of an array of dates or times."""
     import pyarrow as pa

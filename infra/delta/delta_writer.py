@@ -22,7 +22,7 @@ from infra.delta.lake import WRITER, Lake, LoggedCommit
 from infra.delta.merge import Merge, equal, greater
 from infra.delta.open_table import OpenTable
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
-from infra.rows.rows import are_here, column_names, here, in_spark, quoted, run_sql
+from infra.rows.rows import are_here, column_names, column_types, here, in_spark, quoted, run_sql
 from infra.sql.names import DATAFUSION, SPARK, Dialect
 
 if TYPE_CHECKING:
@@ -230,14 +230,14 @@ class Writer:
 
     def _merge(self, rows: Rows, plan: Merge, stamp: CommitTag, extra: set[str]) -> Written:
         if self._through_rust(rows):
-            _require_unique(self.name, rows, plan.key)
+            _require_sound_keys(self.name, rows, plan.key)
 
             def by_rust(table: DeltaTable) -> None:
                 plan.by_rust(table, _nested_as_in(table, rows), self._properties(stamp))
 
             return self._commit(rows, stamp, by_rust, extra)
         uri, says = self.lake.uri(self.name), self._session(stamp)
-        _require_unique(self.name, rows, plan.key)
+        _require_sound_keys(self.name, rows, plan.key)
         return self._commit(rows, stamp, lambda _: plan.by_spark(uri, rows, says), extra)
 
     def _commit(
@@ -366,15 +366,30 @@ def _nested_as_in(table: DeltaTable, rows: pa.Table) -> pa.Table:
     return rows.cast(pa.schema([field if kind is None else field.with_type(kind) for field, kind in typed]))
 
 
-def _require_unique(name: str, rows: Rows, key: Sequence[str]) -> None:
-    """delta-rs would insert both rows of a key; Spark refuses only what meets a row that is there."""
-    names = ", ".join(map(quoted, key))
-    many = f"SELECT {names} FROM {{rows}} GROUP BY {names} HAVING count(*) > 1 LIMIT 1"
-    if repeated := here(run_sql(many, rows=rows)).to_pylist():
+def _require_sound_keys(name: str, rows: Rows, key: Sequence[str]) -> None:
+    """Refuses keys of several rows, and those that Python cannot hold.
+
+    delta-rs would insert both rows of a key; Spark refuses only what meets a row that is there.
+    """
+    types, names = column_types(rows), ", ".join(map(quoted, key))
+    times = [quoted(column) for column in key if types[column].startswith(("date", "timestamp"))]
+    held = "CAST({} AS DATE) BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'"
+    is_beyond = " OR ".join(f"NOT ({held.format(time)})" for time in times) or "false"
+    counted = f"SELECT {names}, count(*) AS _count, {is_beyond} AS _is_beyond FROM {{rows}} GROUP BY {names}"
+    wrong = here(run_sql(f"SELECT * FROM ({counted}) AS counted WHERE _count > 1 OR _is_beyond LIMIT 1", rows=rows))
+    if not len(wrong):
+        return
+    if wrong["_is_beyond"][0].as_py():
         raise QualityFailed(
-            f"{name}: several rows to be written have the key {repeated[0]}; nothing was written.",
-            hint="The table's function must return one row per key.",
+            f"{name}: a row to be written has a year outside of 1 to 9999 in its key, {', '.join(key)}; nothing was "
+            "written.",
+            hint="Leave such rows out in the table's function, or let it return the date as a number or a text.",
         )
+    repeated = wrong.select(list(key)).to_pylist()[0]
+    raise QualityFailed(
+        f"{name}: several rows to be written have the key {repeated}; nothing was written.",
+        hint="The table's function must return one row per key.",
+    )
 
 
 def _done(table: DeltaTable, stamp: CommitTag) -> bool:

@@ -165,6 +165,7 @@ def wrong_types(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
             yield BadDeclaration(
                 f"tables/{table.domain}/{table.name}.py: {what}.", hint=next(hints, 'Convert it: .cast("string").')
             )
+    yield from _collated(table, schema)
     yield from _wrong_times(table, schema)
     yield from _wrong_order(table, schema)
 
@@ -185,6 +186,17 @@ def _unstored(kind: DataType) -> Iterator[DataType]:
         return
     for part in parts:
         yield from _unstored(part)
+
+
+def _collated(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
+    """Refuses columns of texts with a collation, by which Spark alone takes different texts for one."""
+    for field in schema.fields:
+        if " collate " in (name := field.dataType.simpleString()):
+            yield BadDeclaration(
+                f"tables/{table.domain}/{table.name}.py: {field.name} is of the type {name}: by a "
+                "collation Spark alone takes different texts for one.",
+                hint=f'Return it without: F.collate("{field.name}", "UTF8_BINARY").',
+            )
 
 
 def _wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:

@@ -10,15 +10,17 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import re
 import sysconfig
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
+from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.declare.parameter_checks import BOUND
 from tables.declare.spark_names import SparkName
@@ -26,6 +28,18 @@ from tables.declare.table import Table, table
 from tables.declare.topic import Topic
 
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
+_TEXT_SAYS_ALL = re.compile(
+    r"collections\._tuplegetter|datetime\.\w+|decimal\.Decimal|fractions\.Fraction|msgspec\.json\.Decoder"
+    r"|numpy\.dtypes\.\w+|operator\.\w+|pathlib\.\w+|pyarrow\.lib\.(\w+Type|Field|Schema)"
+    r"|pyspark\.sql\.types\.\w+|re\.Pattern|types\.UnionType|typing\.\w+|uuid\.UUID|zoneinfo\.ZoneInfo"
+)
+"""Types of other packages whose `repr` is the whole value."""
+_TYPE_SAYS_ALL = re.compile(
+    r"_contextvars\.ContextVar|_thread\.\w+|builtins\.object|logging\.Logger|msgspec\.json\.Encoder"
+)
+"""Types of other packages whose values change no row."""
+_TYPING = frozenset({"collections.abc", "types", "typing", "typing_extensions"})
+_SET_BY_PYTHON = frozenset({"_abc_impl", "_is_protocol", "_is_runtime_protocol"})
 # What these say does not change a row: they judge rows, compare them, or say how often the stream looks.
 _NOT_DEFINING = BOUND | frozenset(
     {"derive", "checks", "tolerances", "trigger_interval", "owner", "tags", "freshness", "approve_above"}
@@ -45,7 +59,11 @@ def fingerprint(table: Table) -> str:
 
 
 def read_code(function: Callable[..., object]) -> tuple[str, ...]:
-    """Lines that change when what the function does may change."""
+    """Lines that change when what the function does may change.
+
+    Raises:
+        BadDeclaration: it uses a value that cannot be written down, so that a change of it would not be seen.
+    """
     return tuple(_Reader().read(function))
 
 
@@ -66,6 +84,7 @@ class _Reader:
     def __init__(self) -> None:
         self._met: dict[int, int] = {}
         self._kept: list[object] = []  # an id is used again once its object is gone
+        self._names: list[str] = []
 
     def read(self, value: object) -> Iterator[str]:
         """Lines that change when what the value does may change."""
@@ -81,6 +100,10 @@ class _Reader:
         if isinstance(value, functools.partial):
             yield "partial"
             yield from self.read([value.func, list(value.args), value.keywords])
+        elif isinstance(value, classmethod | staticmethod):
+            yield from self.read(value.__func__)
+        elif isinstance(value, property):
+            yield from self.read([value.fget, value.fset])
         elif isinstance(value, MethodType):
             yield from self.read([value.__func__, value.__self__])
         elif isinstance(value, Mapping):
@@ -111,13 +134,37 @@ class _Reader:
             yield f"{function} {function.value!r}"
         elif _is_ours(_file(type(function))):
             yield from self.read([type(function), _attributes(function)])
-        elif callable(function) or isinstance(function, ModuleType):
+        elif isinstance(function, ModuleType) or (callable(function) and type(function).__module__ in _TYPING):
             yield _name(function)
         elif isinstance(function, Path) and function.is_relative_to(ROOT):
             yield f"path {function.relative_to(ROOT)}"  # the same in every checkout
+        elif inspect.isroutine(function):
+            yield _name(function)
+            owner = getattr(function, "__self__", None)
+            if not isinstance(owner, ModuleType | type | None):
+                yield from self.read(owner)
         else:
-            text = repr(function)  # a date, a Decimal, a pattern: what says where it lies in memory is left out
-            yield _name(type(function)) if " at 0x" in text else text
+            yield from self._read_value(function)
+
+    def _read_value(self, value: object) -> Iterator[str]:
+        """Writes down a value of a type of another package."""
+        kind = _name(type(value))
+        if kind == "numpy.ndarray":
+            array: Any = value
+            yield f"{array.dtype!r} {array.shape}"
+            yield from self.read(array.tolist() if array.dtype.hasobject else hashlib.sha256(array.tobytes()).digest())
+        elif _TYPE_SAYS_ALL.fullmatch(kind):
+            yield kind
+        elif _TEXT_SAYS_ALL.fullmatch(kind) or _is_number(value):
+            yield repr(value)
+            if isinstance(value, re.Pattern) and len(repr(value.pattern)) > 200:  # where its text ends
+                yield from self.read([value.pattern, value.flags])
+        else:
+            used = ".".join(self._names[-1:]) or "it"
+            raise BadDeclaration(
+                f"{used} is or holds a {kind}, which cannot be written down, so that a change of it would not be seen.",
+                hint="Keep it as texts, numbers, dates, and lists, dicts or dataclasses of these.",
+            )
 
     def _read_function(self, function: FunctionType) -> Iterator[str]:
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -139,10 +186,15 @@ class _Reader:
         tree = _tree(kind)
         if tree is None:
             yield _name(kind)
-            return
-        yield _without_own_imports(tree, kind.__module__)
-        module = inspect.getmodule(kind)
-        yield from self._read_names(tree, vars(module) if module else {}, kind.__module__)
+            for base in kind.__bases__:
+                yield from self.read(base)
+        else:
+            yield _without_own_imports(tree, kind.__module__)
+            module = inspect.getmodule(kind)
+            yield from self._read_names(tree, vars(module) if module else {}, kind.__module__)
+        for name, value in _set_later(kind, tree):
+            yield name
+            yield from self.read(value)
 
     def _read_names(self, tree: ast.AST, known: Mapping[str, object], module: str) -> Iterator[str]:
         """The values of names in the code: those that it imports itself, then those around it."""
@@ -153,7 +205,9 @@ class _Reader:
                 value = getattr(value, rest.pop(0), _UNKNOWN)
             if value is not _UNKNOWN and not isinstance(value, ModuleType):
                 yield ".".join(path)
+                self._names.append(".".join(path))
                 yield from self.read(value)
+                self._names.pop()
 
 
 _UNKNOWN = object()
@@ -283,8 +337,58 @@ def _name(value: object) -> str:
     return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
 
 
+def _is_number(value: object) -> bool:
+    """Whether it is a scalar of NumPy."""
+    return any(_name(kind) == "numpy.generic" for kind in type(value).__mro__)
+
+
 def _attributes(value: object) -> dict[str, object]:
-    return dict(getattr(value, "__dict__", {}))
+    """Returns what an object holds, in slots or not."""
+    known = {name: part for kind in type(value).__mro__ for name, part in vars(kind).items()}
+    slots = [name for name, part in known.items() if isinstance(part, MemberDescriptorType) and hasattr(value, name)]
+    return {**{name: getattr(value, name) for name in slots}, **getattr(value, "__dict__", {})}
+
+
+def _set_later(kind: type, tree: ast.AST | None) -> Iterator[tuple[str, object]]:
+    """Finds the attributes of a class that are not as its text says."""
+    if isinstance(kind, enum.EnumMeta):
+        return
+    written = dict(_written(tree.body[0])) if isinstance(tree, ast.Module) and tree.body else {}
+    for name, value in vars(kind).items():
+        function = inspect.unwrap(value) if callable(value) else value
+        is_ours = isinstance(function, FunctionType) and _is_ours(function.__code__.co_filename)
+        if name not in written:
+            is_later = is_ours or not (name.startswith("__") or name in _SET_BY_PYTHON)
+        else:
+            is_later = _differs(written[name], value) if written[name] else is_ours and function.__name__ != name
+        if is_later and not isinstance(value, MemberDescriptorType):
+            yield name, value
+
+
+def _written(body: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
+    """Finds the names that the body of a class sets, with what it sets them to."""
+    for node in getattr(body, "body", ()):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name, None
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=value)
+            ):
+                yield name, value
+            case _:
+                for one in ast.walk(node):
+                    if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+                        yield one.id, None
+
+
+def _differs(written: Any, value: object) -> bool:
+    """Whether a constant of the text is another value by now."""
+    try:
+        constant = ast.literal_eval(written)
+        return type(constant) is not type(value) or bool(constant != value)
+    except (ValueError, TypeError):  # no constant
+        return False
 
 
 def _is_filled(cell: Any) -> bool:

@@ -39,6 +39,8 @@ from tables.declare.plans.dependencies import (
     by_source,
     is_multiplied,
     lineage,
+    missing_of_key,
+    read_twice,
     scope_of,
     scope_values,
     several,
@@ -75,6 +77,7 @@ class Inference:
         several: how a row can depend on several rows of an input; empty: it does not.
         groups: the columns that the function groups by, all of which it returns.
         other_time: the column by which the function makes windows, where that is not the event time.
+        key_lacks: the columns that the primary key that is given lacks to tell the rows apart; None: it does.
         mistakes: what is wrong with the function.
     """
 
@@ -86,6 +89,7 @@ class Inference:
     several: str = ""
     groups: Sequence[str] = ()
     other_time: str = ""
+    key_lacks: Sequence[str] | None = None
     mistakes: Sequence[PlanMistake] = ()
 
 
@@ -234,11 +238,12 @@ class _Inferring:
         identities = {name: _identity(source) for name, source in self.sources.items()}
         mistakes = find_mistakes(root, identities)
         scopes = None if unknown_in(root) else self._scopes()
-        has_tables = any(isinstance(source, Table) for source in self.sources.values())
-        times = TimeFacts({}) if unknown_in(root) else times_of(root, self._is_event_time, has_tables=has_tables)
+        never_closes = bool(read_twice(root)) or any(isinstance(source, Table) for source in self.sources.values())
+        times = TimeFacts({}) if unknown_in(root) else times_of(root, self._is_event_time, never_closes=never_closes)
         self.parameters |= times.parameters
         groups = self._find_key(identities, times)
         self._find_scope(scopes, times)
+        key = [value for name in self.draft.given.get("primary_key", ()) if (value := root.value([name]))]
         return Inference(
             parameters=self.parameters,
             reasons=self.reasons,
@@ -248,15 +253,12 @@ class _Inferring:
             several=several(root),
             groups=groups,
             other_time=times.other_time,
+            key_lacks=missing_of_key(key, root, identities) if key else None,
             mistakes=mistakes,
         )
 
     def _is_event_time(self, value: Expr) -> bool:
         return isinstance(value, Column) and value.name == self.sources[value.source].event_time
-
-    def _is_column(self, name: str | None) -> bool:
-        """Whether a column of the result is a column of an input."""
-        return name is not None and isinstance(self.root.value([name]), Column)
 
     def _scopes(self) -> dict[str, dict[str, str]]:
         """Column of the result -> input -> the expression by which its rows matter, where there is one."""
@@ -295,7 +297,7 @@ class _Inferring:
             else:
                 self.parameters["primary_key"] = names
         elif isinstance(made_by, Input):
-            self._of_rows(made_by.name, identities[made_by.name])
+            self._of_rows(made_by, identities[made_by.name])
         elif isinstance(made_by, Join):
             self._miss("a join can give several rows for one of each input")
         elif isinstance(made_by, Union):
@@ -307,8 +309,9 @@ class _Inferring:
     def _miss(self, reason: str) -> None:
         self.reasons["primary_key"] = reason
 
-    def _of_rows(self, name: str, identity: Sequence[str]) -> None:
-        outputs = {column: self.root.name_of(Column(name, column, self._mention(name))) for column in identity}
+    def _of_rows(self, rows: Input, identity: Sequence[str]) -> None:
+        name = rows.name
+        outputs = {column: self.root.name_of(Column(name, column, rows.mention)) for column in identity}
         lost = [column for column, output in outputs.items() if output is None]
         if "sequence_by" in self.draft.given:
             self._miss("with sequence_by it groups the rows whose greatest is kept")
@@ -319,13 +322,9 @@ class _Inferring:
         else:
             self.parameters["primary_key"] = [output for output in outputs.values() if output]
             time = self.sources[name].event_time
-            dated = self.root.name_of(Column(name, time, self._mention(name))) if time else None
+            dated = self.root.name_of(Column(name, time, rows.mention)) if time else None
             if dated and not several(self.root):
                 self.parameters.setdefault("event_time", dated)
-
-    def _mention(self, name: str) -> int:
-        made_by = self.made_by
-        return made_by.mention if isinstance(made_by, Input) else 0
 
     def _of_group(self, group: Group, times: TimeFacts) -> list[str]:
         if not group.by:
@@ -362,7 +361,8 @@ class _Inferring:
                 "a window function": "its window functions have no partition in common that it returns",
                 "a join": "the function returns no column in which both inputs agree",
             }.get(several(self.root), f"the function uses {several(self.root)}")
-        by_time = None if self._is_column(dated := times.parameters.get("event_time")) else dated
+        dated = times.parameters.get("event_time")
+        by_time = None if dated and isinstance(self.root.value([dated]), Column) else dated
         scope = list(dict.fromkeys(name for name in names if name in scopes and name != by_time))
         if isinstance(self.made_by, Union):
             scope = [name for name in scope if name in self.draft.given.get("primary_key", scope)]

@@ -26,7 +26,7 @@ from tables.declare.declaration_files import (
     read_declaration,
     require_domain_name,
 )
-from tables.declare.inference import RECORD, complete, kept, redundant, require_sound
+from tables.declare.inference import RECORD, Inference, complete, kept, redundant, require_sound
 from tables.declare.plans.mistake_list import split, together_with
 from tables.declare.table import Strategy, Table
 from tables.declare.topic import Topic
@@ -313,9 +313,9 @@ def _completed(
             with in_file(file.path), together_with(file.mistakes):
                 read = file.reads(declared_names)
                 _check_inputs(file, read, {*topics, *drafts}, faults)
-                table, returned = _table(file, read, {**topics, **tables}, columns)
-                _check(table, Registry(topics, {**tables, table.full_name: table}))
-            tables[table.full_name], columns[table.full_name] = table, returned
+                table, inference = _table(file, read, {**topics, **tables}, columns)
+                _check(table, inference, Registry(topics, {**tables, table.full_name: table}))
+            tables[table.full_name], columns[table.full_name] = table, inference.columns
         except BadDeclaration as fault:
             faults[file.full_name] = fault
     return Registry(topics, {name: tables[name] for name in drafts if name in tables}, faults)
@@ -352,8 +352,8 @@ def _table(
     read: Mapping[str, str],
     declared: Mapping[str, Topic | Table],
     columns: Mapping[str, Sequence[str] | None],
-) -> tuple[Table, Sequence[str] | None]:
-    """The table, its parameters inferred where the file does not give them, and its columns where they are known."""
+) -> tuple[Table, Inference]:
+    """The table, its parameters inferred where the file does not give them, and what follows from its function."""
     draft, sources = file.draft, {name: declared[full] for name, full in read.items()}
     has_record = "lineage_columns" in draft.given
     seen = {name: columns[full] for name, full in read.items()}
@@ -373,7 +373,7 @@ def _table(
     table = Table(derive=draft.derive, **parameters, **follows, **file.binding)
     if table.closes_at and not any(isinstance(source, Table) for source in sources.values()):
         require_sound(draft.derive.__name__, inference.mistakes)
-    return table, inference.columns
+    return table, inference
 
 
 def _check_inputs(
@@ -394,11 +394,18 @@ def _check_inputs(
             )
 
 
-def _check(table: Table, registry: Registry) -> None:
+def _check(table: Table, inference: Inference, registry: Registry) -> None:
     if registry.strategy(table).follows_changes and table.closes_at:
         raise BadDeclaration(
             "closes_at: a table that reads tables never closes a row, since theirs can be corrected.",
             hint="Leave closes_at away; the rows follow every correction.",
+        )
+    if registry.strategy(table) is Strategy.APPEND and inference.key_lacks is not None:
+        added = f", or add {', '.join(inference.key_lacks)} to it" if inference.key_lacks else ""
+        raise BadDeclaration(
+            f"primary_key={list(table.primary_key)} does not identify a row: of several with one key the stream would "
+            "keep the first, the batch any.",
+            hint=f"Write sequence_by=[...], which says what row stays, or group by the key{added}.",
         )
     _check_records(table, registry)
     for topic in (source for source in registry.upstream(table) if isinstance(source, Topic)):

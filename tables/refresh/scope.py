@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from infra.instants import Interval, epoch_ms, epoch_ms_of
+from infra.instants import Interval, are_datetimes, epoch_ms, epoch_ms_of
 from infra.offset_ranges import joined
 from tables.declare.table import Table
 from tables.declare.topic import Topic
@@ -59,8 +59,9 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
     if not len(rows):
         return []
     names = scope_values_in(table, source, rows.column_names)
-    nested = {f.name for f in rows.schema if pa.types.is_nested(f.type)}  # Arrow does not group by their values
-    by = [c for c in names if names[c] not in nested]
+    # Arrow does not group by nested values, and Python cannot hold dates after 9999.
+    kept = {f.name for f in rows.schema if not pa.types.is_nested(f.type) and are_datetimes(rows[f.name])}
+    by = [c for c in names if names[c] in kept]
     within, time = table.depends_within_ms, source.event_time
     at = epoch_ms_of(rows[time]) if time else pa.nulls(len(rows), pa.int64())
     touched = pa.table({**{c: rows[names[c]] for c in by}, _AT: at})

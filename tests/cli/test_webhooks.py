@@ -101,7 +101,7 @@ COMMITS = '''\
 from tables import F, table
 
 
-@table(primary_key=["delivery", "nth"], event_time="received_at", recompute_by=["delivery"])
+@table(primary_key=["delivery", "received_at", "nth"], event_time="received_at", recompute_by=["delivery"])
 def commits(deliveries):
     pushes = deliveries.where("event = 'push'")
     commit = F.posexplode("payload.commits").alias("nth", "commit")

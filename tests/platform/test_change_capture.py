@@ -128,7 +128,7 @@ TOPIC = outbox_of(
 from tables import table
 
 
-@table(primary_key=["event_id"])
+@table(primary_key=["event_id"], sequence_by=["version"])
 def orders_made(orders):
     return orders.select("event_id", "basket", "version")
 ''',

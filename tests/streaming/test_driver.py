@@ -142,7 +142,7 @@ TEXT_TIME = '''\
 from tables import table
 
 
-@table(primary_key=["sensor"], event_time="year", recompute_by=["sensor"])
+@table(primary_key=["sensor"], sequence_by=["year"], event_time="year", recompute_by=["sensor"])
 def years(readings):
     return readings.selectExpr("sensor", "date_format(read_at, 'yyyy') AS year")
 '''

@@ -234,11 +234,18 @@ class Project(OfOne):
     @property
     def is_multiplied(self) -> bool:
         """Whether it makes several rows of one: by a generator, or by windows that overlap."""
-        return any(
-            isinstance(part, Generated)
-            or (isinstance(part, Call) and part.function == "window" and len(part.arguments) > 2)
-            for part in self._own()
-        )
+        return self._has_overlaps or any(isinstance(part, Generated) for part in self._own())
+
+    @property
+    def places(self) -> list[Expr]:
+        """The column that numbers the rows that it makes of one, where there is one: the first of `posexplode`."""
+        made = [one for one in self._own() if isinstance(one, Generated) and one.function.startswith("posexplode")]
+        numbered = [one for one in self.computed if isinstance(one, Generated) and one.arguments == tuple(made[:1])]
+        return [] if self._has_overlaps else list(numbered[:1])
+
+    @property
+    def _has_overlaps(self) -> bool:
+        return any(isinstance(one, Call) and one.function == "window" and len(one.arguments) > 2 for one in self._own())
 
     def _own(self) -> list[Expr]:
         """The expressions that it computes and its input does not have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 
 from tables.declare.plans.algebra import (
@@ -23,6 +23,7 @@ from tables.declare.plans.algebra import (
     Source,
     Union,
     Unknown,
+    field_of,
     mapped,
     parts,
     relations,
@@ -77,7 +78,7 @@ def scope_values(root: Relation) -> list[tuple[Expr, ...]]:
                 return scope_values(root.input)
             return [(one,) for one in windows[0].partition if all(one in window.partition for window in windows)]
         case Group():
-            return [(one.value,) for one in root.by if not _is_time_window(one.value)] if root.is_plain else []
+            return [(one.value,) for one in root.by if not is_time_window(one.value)] if root.is_plain else []
         case Distinct():
             return [(one,) for one in root.by]
         case Join():
@@ -113,6 +114,12 @@ def unknown_in(root: Relation) -> str:
     return next((one.why for one in relations(root) if isinstance(one, Unknown)), "")
 
 
+def read_twice(root: Relation) -> str:
+    """Returns an input that it reads more than once; empty: there is none."""
+    names = [one.name for one in sources(root)]
+    return next((name for name in names if names.count(name) > 1), "")
+
+
 def is_multiplied(root: Relation) -> bool:
     """Whether several rows are made of one, so that what identifies that one does not identify these."""
     if isinstance(root, Group | Distinct):
@@ -121,35 +128,138 @@ def is_multiplied(root: Relation) -> bool:
     return own or any(is_multiplied(one) for one in root.below)
 
 
-def keys(root: Relation, identities: Mapping[str, Sequence[str]]) -> list[tuple[Expr, ...]]:
-    """Sets of values of which each identifies a row; none where that is not known.
+def keys(
+    root: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None = None
+) -> list[tuple[Expr, ...]]:
+    """Returns sets of values, each of them a key of the rows; none if no key is known, an empty one for a single row.
 
     Args:
         identities: input -> the columns that identify a row of it.
+        ignored: rows without this value count as one.
     """
     match root:
         case Source():
             columns = identities.get(root.name)
             return [tuple(Column(root.name, c, root.mention) for c in columns)] if columns else []
-        case Filter():
-            return keys(root.input, identities)
+        case Filter() | Limit():
+            return keys(root.input, identities, ignored)
+        case Project() if root.is_multiplied:
+            return [(*key, place) for key in keys(root.input, identities) for place in root.places]
         case Project():
-            return [] if root.is_multiplied else keys(root.input, identities)
+            return keys(root.input, identities, ignored)
         case Group():
-            return [tuple(one.value for one in root.by)] if root.is_plain and root.by else []
+            return [tuple(one.value for one in root.by)] if root.is_plain else []
         case Distinct():
             return [root.by]
         case Join() if root.how in ("left_semi", "left_anti"):
-            return keys(root.left, identities)
+            return keys(root.left, identities, ignored)
         case Join():
-            left, right = keys(root.left, identities), keys(root.right, identities)
-            # What the right row agrees in with the left one does not tell two of them apart.
-            to_left = {b: a for a, b in root.equal} if root.how in ("inner", "left_outer") else {}
-            return [
-                (*lifted(root, a, "left"), *(to_left.get(one) or lifted(root, [one], "right")[0] for one in b))
-                for a, b in product(left, right)
-            ]
+            return _keys_of_join(root, keys(root.left, identities), keys(root.right, identities))
+        case Union() if root.kind == "union":
+            return _keys_of_union(root, identities, ignored)
     return []
+
+
+def _keys_of_join(
+    join: Join, left: Sequence[tuple[Expr, ...]], right: Sequence[tuple[Expr, ...]]
+) -> list[tuple[Expr, ...]]:
+    # What the right row agrees in with the left one does not tell two of them apart.
+    to_left = {b: a for a, b in join.equal} if join.how in ("inner", "left_outer") else {}
+    return [
+        (*lifted(join, a, "left"), *(to_left.get(one) or lifted(join, [one], "right")[0] for one in b))
+        for a, b in product(left, right)
+    ]
+
+
+def _keys_of_union(
+    union: Union, identities: Mapping[str, Sequence[str]], ignored: Expr | None
+) -> list[tuple[Expr, ...]]:
+    """Returns keys made of a column that says from which relation a row is, and of a key of each."""
+    of_each: list[list[tuple[Expr, ...]]] = []
+    for one, own in zip(union.inputs, union.values, strict=True):
+        value = own[ignored.place] if isinstance(ignored, Merged) and ignored.node == union.node else None
+        inner = [()] if isinstance(value, Literal) and value.sql == "NULL" else keys(one, identities, value)
+        returned = [key for key in inner if all(part in own for part in key)]
+        of_each.append([tuple(Merged(union.node, own.index(part)) for part in key) for key in returned])
+    return [
+        (Merged(union.node, place), *(part for key in chosen for part in key))
+        for place, values in enumerate(zip(*union.values, strict=True))
+        if _all_differ(values)
+        for chosen in product(*of_each)
+    ]
+
+
+def _all_differ(values: Sequence[Expr]) -> bool:
+    """Whether these are different constants: texts or whole numbers."""
+    texts = [one.text for one in values if isinstance(one, Literal) and one.sql.startswith("'")]
+    numbers = [int(one.text) for one in values if isinstance(one, Literal) and one.sql.isdecimal()]
+    return len(values) in (len(set(texts)), len(set(numbers)))
+
+
+def missing_of_key(
+    values: Sequence[Expr], root: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None = None
+) -> list[str] | None:
+    """Returns the columns that these values lack to tell any two different rows apart.
+
+    Args:
+        identities: input -> the columns that identify a row of it.
+        ignored: rows without this value count as one.
+
+    Returns:
+        The fewest that are known by name, none where no names are known. None: they tell all rows apart.
+    """
+    whole = [] if root.is_open else [tuple(column.value for column in root.columns)]
+    lacking = [_lacking(key, values, root, identities) for key in [*keys(root, identities, ignored), *whole]]
+    if not all(lacking):
+        return None
+    names = [[root.name_of(one, field_of(one, "start")) for one in key] for key in lacking]
+    return min(([name for name in key if name] for key in names if None not in key), key=len, default=[])
+
+
+def _lacking(
+    key: Sequence[Expr], values: Sequence[Expr], root: Relation, identities: Mapping[str, Sequence[str]]
+) -> list[Expr]:
+    """Returns the values of a key that follow neither from the given ones nor from those before them."""
+    lacking: list[Expr] = []
+    for one in key:
+        if not determined([*values, *lacking], root, identities)(one):
+            lacking.append(one)
+    return lacking
+
+
+def determined(
+    values: Iterable[Expr], root: Relation, identities: Mapping[str, Sequence[str]]
+) -> Callable[[Expr], bool]:
+    """Whether rows that agree in these values agree in another one, too.
+
+    What identifies a row of an input determines its columns, what a group is of its aggregates, and the one side of an
+    equality the other.
+
+    Args:
+        identities: input -> the columns that identify a row of it.
+    """
+    known, rows = {*values}, set[int]()
+
+    def is_known(value: Expr) -> bool:
+        if isinstance(value, Call) and value.function in ROW:
+            return value in known or all(map(is_known, value.arguments))
+        if is_time_window(value):
+            return not known.isdisjoint((value, field_of(value, "start"), field_of(value, "end")))
+        return value in known or isinstance(value, Literal) or (isinstance(value, Column) and value.mention in rows)
+
+    size = -1
+    while size != len(known) + len(rows):
+        size = len(known) + len(rows)
+        for one in relations(root):
+            match one:
+                case Source(name=name, mention=mention):
+                    identity = [Column(name, column, mention) for column in identities.get(name, ())]
+                    rows |= {mention} if identity and all(map(is_known, identity)) else set()
+                case Group(is_plain=True) if all(is_known(by.value) for by in one.by):
+                    known |= {*one.computed}
+                case Join(how="inner" | "cross"):
+                    known |= {other for pair in one.equal for other in pair if any(map(is_known, pair))}
+    return is_known
 
 
 def lineage(root: Relation) -> dict[str, list[tuple[str, str]]]:
@@ -280,5 +390,6 @@ def _unmentioned(value: Expr) -> Expr:
     return mapped(value, lambda part: Column(part.source, part.name) if isinstance(part, Column) else None)
 
 
-def _is_time_window(value: Expr) -> bool:
+def is_time_window(value: Expr) -> bool:
+    """Whether it is a window of time, or a session."""
     return isinstance(value, Call) and value.function in TIME_WINDOWS

@@ -10,7 +10,6 @@ from infra.sql.impure_functions import is_impure
 from tables.declare.plans.algebra import (
     Aggregate,
     Call,
-    Column,
     Distinct,
     Expr,
     Filter,
@@ -27,8 +26,17 @@ from tables.declare.plans.algebra import (
     parts,
     relations,
 )
-from tables.declare.plans.dependencies import keys
-from tables.declare.plans.spark_functions import GREATEST, NEED_ORDER, ORDERED, SORTING, TIME_WINDOWS, UNSORTED
+from tables.declare.plans.dependencies import is_time_window, missing_of_key, read_twice
+from tables.declare.plans.spark_functions import (
+    COMPARING,
+    EXTREMES,
+    GREATEST,
+    IGNORING,
+    NEED_ORDER,
+    ORDERED,
+    SORTING,
+    UNSORTED,
+)
 
 _PURE = "A declaration is a pure function of its parameters: take times from the events, and other data from a topic."
 _MOMENTS = ("now", "today", "yesterday", "tomorrow")
@@ -54,7 +62,16 @@ def find_mistakes(root: Relation, identities: Mapping[str, Sequence[str]]) -> li
     Args:
         identities: input -> the columns that identify a row of it.
     """
-    return list(dict.fromkeys(m for one in relations(root) for m in _of_relation(one, identities)))
+    found = [mistake for one in relations(root) for mistake in _of_relation(one, identities)]
+    if name := read_twice(root):
+        found.append(
+            PlanMistake(
+                f"reads {name} twice, which a stream cannot: it has one source for each input.",
+                "Leave closes_at out: the table then follows changes.",
+                only_on_stream=True,
+            )
+        )
+    return list(dict.fromkeys(found))
 
 
 def _of_relation(one: Relation, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
@@ -79,6 +96,40 @@ def _of_relation(one: Relation, identities: Mapping[str, Sequence[str]]) -> Iter
     for value in one.expressions:
         for part in parts(value):
             yield from _of_value(part)
+    if any(_has_collation(part) for value in _compared(one) for part in parts(value)):
+        yield PlanMistake(
+            "groups, joins or orders by a text with a collation, by which Spark alone takes different texts for one.",
+            "Compare them in one spelling: F.lower(x).",
+        )
+
+
+def _compared(one: Relation) -> list[Expr]:
+    """Returns the values by which it finds rows that belong together, or their order."""
+    match one:
+        case Group():
+            made = [part for value in one.computed for part in parts(value) if isinstance(part, Aggregate)]
+            return [
+                *(by.value for by in one.by),
+                *(x for part in made if part.function in COMPARING for x in part.arguments),
+            ]
+        case Distinct():
+            return list(one.by)
+        case Join():
+            return list(one.conditions)
+        case Project():
+            return [value for window in one.windows for value in (*window.partition, *window.order)]
+        case Filter() if one.is_sort:
+            return list(one.conditions)
+    return []
+
+
+def _has_collation(part: Expr) -> bool:
+    match part:
+        case Call(function="collate", arguments=(_, Literal(text=name))):
+            return name.upper() != "UTF8_BINARY"
+        case Call(function="cast" | "try_cast", arguments=(_, Literal(text=kind))):
+            return " COLLATE " in kind.upper()
+    return False
 
 
 def _of_value(part: Expr) -> Iterator[PlanMistake]:
@@ -134,10 +185,8 @@ def _of_group(one: Group, identities: Mapping[str, Sequence[str]]) -> Iterator[P
 
 def _is_decided(value: Aggregate, above: Expr | None, group: Group, identities: Mapping[str, Sequence[str]]) -> bool:
     """Whether an aggregate that goes by order has one result, whatever the order."""
-    if value.function in ("max_by", "min_by") and len(value.arguments) >= 2:
-        order = _flat(value.arguments[1:2])
-        is_itself = all(one in order for one in _flat(value.arguments[:1]))
-        return is_itself or _tell_apart([*order, *(by.value for by in group.by)], group.input, identities)
+    if value.function in EXTREMES:
+        return _is_one_extreme(value.arguments, [by.value for by in group.by], group.input, identities)
     if value.function in UNSORTED:
         is_compared = isinstance(above, Call) and above.function == "array_sort" and len(above.arguments) > 1
         return isinstance(above, Call) and above.function in SORTING and not is_compared
@@ -146,18 +195,33 @@ def _is_decided(value: Aggregate, above: Expr | None, group: Group, identities: 
     return value.is_ordered
 
 
+def _is_one_extreme(
+    arguments: Sequence[Expr], agreed: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]
+) -> bool:
+    """Whether `max_by` or `min_by` has one result: rows without an order are left out."""
+    if len(arguments) < 2:
+        return False
+    by = arguments[1]
+    order = _flat(
+        by.arguments[1:] if isinstance(by, Call) and by.function == "when" and len(by.arguments) == 2 else [by]
+    )
+    return all(one in order for one in _flat(arguments[:1])) or _tell_apart([*order, *agreed], below, identities)
+
+
 def _of_window(window: Windowed, below: Relation, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
     yield PlanMistake(
         "uses a window function (`.over(...)`), which a stream refuses.",
         "Use an aggregate of the group, such as F.max_by; or leave closes_at out: the table then follows changes.",
         only_on_stream=True,
     )
-    order = _flat(window.order)
-    if window.function not in NEED_ORDER and not (window.is_by_rows and order):
+    if window.function in EXTREMES and not _is_one_extreme(window.arguments, window.partition, below, identities):
+        yield PlanMistake(
+            f"calls {window.function}() over rows that can be equal in its order: stream and batch may disagree.",
+            f"Use {ORDERED[window.function]}.",
+        )
+    if window.function not in NEED_ORDER and not window.is_by_rows:
         return
-    if window.function in ("max_by", "min_by"):
-        order = [*order, *_flat(window.arguments[1:2])]
-    missing = _missing(order, [*order, *window.partition], below, identities)
+    missing = _missing([*_flat(window.order), *window.partition], below, identities, _ignored(window))
     if missing is not None:
         yield PlanMistake(
             f"calls {window.function}() without a total order: of rows that are equal in it any can be first.",
@@ -165,12 +229,20 @@ def _of_window(window: Windowed, below: Relation, identities: Mapping[str, Seque
         )
 
 
+def _ignored(window: Windowed) -> Expr | None:
+    """Returns the value without which rows do not count: `last(x, ignorenulls=True)`."""
+    match window.arguments:
+        case (value, Literal(sql="true")) if window.function in IGNORING:
+            return value
+    return None
+
+
 def _of_limit(one: Limit, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
     below = one.input.input if isinstance(one.input, Limit) else one.input  # LIMIT and OFFSET
     order = _flat(below.conditions) if isinstance(below, Filter) and below.is_sort else []
     missing = "take F.row_number() over a window instead." if one.what == "sample" else None
     if missing is None:
-        missing = _missing(order, order, below, identities)
+        missing = _missing(order, below, identities)
     if missing is not None:
         yield PlanMistake(
             f"uses {one.what}() without a total order: it takes rows by chance.",
@@ -184,36 +256,29 @@ def _of_limit(one: Limit, identities: Mapping[str, Sequence[str]]) -> Iterator[P
 
 
 def _missing(
-    order: Sequence[Expr], values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]
+    values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None = None
 ) -> str | None:
-    """The hint by which an order becomes total, given the values that rows agree or are ordered in; None: it is."""
-    # What identifies the rows of a join is more than it has to be: an order can be total without all of it.
-    is_joined = any(isinstance(one, Join) for one in relations(below))
-    keys_below = [] if is_joined else keys(below, identities)
-    is_open = bool(keys_below) and all(isinstance(one, Column) for one in values)
-    if order and not (is_open and not _tell_apart(values, below, identities)):
+    """Returns the hint that makes an order total, given the values that rows agree or are ordered in; None: it is."""
+    missing = missing_of_key(values, below, identities, ignored)
+    if missing is None:
         return None
-    lacking = [one for one in next(iter(keys_below), ()) if one not in values]
-    names = [name for one in lacking if (name := below.name_of(one))]
-    return f"add {', '.join(names)} to orderBy." if names else "order by columns that identify a row."
+    if not missing:
+        return "name its columns by select(...), and add those that identify a row to orderBy."
+    return f"add {', '.join(missing)} to orderBy."
 
 
 def _tell_apart(values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]) -> bool:
-    """Whether these values are known to differ between any two rows."""
-    return any(all(one in values for one in key) for key in keys(below, identities))
+    """Whether rows that agree in these values are known to be the same."""
+    return missing_of_key(values, below, identities) is None
 
 
 def _flat(values: Sequence[Expr]) -> list[Expr]:
-    """The values, those of structs by themselves, also of one that is null where a condition does not hold."""
+    """Returns the values, those of structs by themselves."""
     flat: list[Expr] = []
     for value in values:
-        match value:
-            case Call(function="named_struct"):
-                flat += _flat(value.arguments[1::2])
-            case Call(function="when", arguments=(_, struct)):
-                flat += _flat([struct])
-            case _:
-                flat.append(value)
+        flat += (
+            _flat(value.arguments[1::2]) if isinstance(value, Call) and value.function == "named_struct" else [value]
+        )
     return flat
 
 
@@ -225,4 +290,4 @@ def _with_parents(values: Sequence[Expr], above: Expr | None = None) -> Iterator
 
 
 def _has_time_window(value: Expr) -> bool:
-    return any(isinstance(part, Call) and part.function in TIME_WINDOWS for part in parts(value))
+    return any(is_time_window(part) for part in parts(value))

@@ -42,8 +42,14 @@ AGGREGATES = names(
 
 WINDOW = names("cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number")
 """Functions that stand before `.over(...)` alone."""
-NEED_ORDER = names("row_number lag lead nth_value ntile") | (frozenset(ORDERED) - {"collect_set", "mode"})
+COMPARING = names("max min max_by min_by mode collect_set count_distinct sum_distinct approx_count_distinct")
+"""Aggregates that compare the values of rows with each other."""
+EXTREMES = names("max_by min_by")
+"""Aggregates that bring an order of their own."""
+NEED_ORDER = names("row_number lag lead nth_value ntile") | (frozenset(ORDERED) - {"collect_set", "mode"} - EXTREMES)
 """Functions whose result over a window depends on the order of its rows."""
+IGNORING = names("any_value first first_value last last_value")
+"""Aggregates that pass over null values where their second argument says so."""
 
 GENERATORS = names(
     """

@@ -130,7 +130,7 @@ class SqlReader:
         return self._tail(rows, one)
 
     def _by(self, one: exp.Expr, columns: Sequence[Named], below: Relation, node: int) -> Named:
-        """The expression of a term of GROUP BY, which may be a place in the result."""
+        """The expression of a term of GROUP BY or ORDER BY, which may be a place in the result."""
         if isinstance(one, exp.Literal) and not one.is_string and 0 < int(one.name) <= len(columns):
             return columns[int(one.name) - 1]
         value = self._value(one, [below], node)
@@ -140,7 +140,7 @@ class SqlReader:
     def _tail(self, rows: Relation, one: exp.Expr) -> Relation:
         """The end of a query: alias, ORDER BY, LIMIT."""
         if order := one.args.get("order") or one.args.get("sort"):
-            values = self._values(order.expressions, [rows], self._build.node())
+            values = [self._by(term.this, rows.columns, rows, self._build.node()).value for term in order.expressions]
             rows = self._build.filtered(rows, values, is_sort=True)
         for what in ("limit", "offset"):
             if one.args.get(what):
@@ -234,6 +234,8 @@ class SqlReader:
                 to = one.args["to"].sql(dialect="spark")
                 name = "try_cast" if one.args.get("safe") else "cast"
                 return Call(name, (self._value(one.this, below, node), Literal(to, to)))
+            case exp.Collate():
+                return Call("collate", (self._value(one.this, below, node), text(one.expression.name)))
             case exp.Window():
                 return self._windowed(one, below, node)
             case exp.Filter():
@@ -295,7 +297,8 @@ class SqlReader:
         order = one.args.get("order")
         by = tuple(self._values(order.expressions, below, node)) if order is not None else ()
         spec = one.args.get("spec")
-        is_by_rows = spec is not None and str(spec.args.get("kind", "")).upper() == "ROWS"
+        is_whole = spec is not None and [spec.args.get(end) for end in ("start", "end")] == ["UNBOUNDED"] * 2
+        is_by_rows = spec is not None and str(spec.args.get("kind", "")).upper() == "ROWS" and not is_whole
         return windowed(self._value(one.this, below, node), node, partition, by, is_by_rows=is_by_rows)
 
     def _column(self, one: exp.Expr, below: Sequence[Relation]) -> Expr:

@@ -51,20 +51,20 @@ class TimeFacts:
     other_time: str = ""
 
 
-def times_of(root: Relation, is_event_time: IsEventTime, *, has_tables: bool) -> TimeFacts:
+def times_of(root: Relation, is_event_time: IsEventTime, *, never_closes: bool) -> TimeFacts:
     """The times of the columns of the result.
 
     Args:
         is_event_time: whether a value is the event time of the input that it is from.
-        has_tables: some input is a table, whose rows are never final.
+        never_closes: its rows are never final: an input is a table, or is read twice.
     """
     made_by = root
     while isinstance(made_by, Filter | Project) and not (isinstance(made_by, Project) and made_by.windows):
         made_by = made_by.input
     if isinstance(made_by, Group) and made_by.is_plain and not several(made_by.input):
-        return _of_group(root, made_by, is_event_time, has_tables=has_tables)
+        return _of_group(root, made_by, is_event_time, never_closes=never_closes)
     if isinstance(made_by, Join) and not any(several(side) for side in made_by.below):
-        return TimeFacts(_of_join(root, made_by, is_event_time, has_tables=has_tables))
+        return TimeFacts(_of_join(root, made_by, is_event_time, never_closes=never_closes))
     return TimeFacts({})
 
 
@@ -77,7 +77,7 @@ def window_start(root: Relation, group: Group, window: Call) -> str | None:
     return next((name for one in starts if (name := root.name_of(one))), None)
 
 
-def _of_group(root: Relation, group: Group, is_event_time: IsEventTime, *, has_tables: bool) -> TimeFacts:
+def _of_group(root: Relation, group: Group, is_event_time: IsEventTime, *, never_closes: bool) -> TimeFacts:
     parameters: dict[str, str] = {}
     lost = other = ""
     for one in group.by:
@@ -87,7 +87,7 @@ def _of_group(root: Relation, group: Group, is_event_time: IsEventTime, *, has_t
             if begins is None:
                 lost = "the start of its window"
             if is_event_time(value.arguments[0]):
-                parameters |= _of_window(root, group, value, begins, has_tables=has_tables)
+                parameters |= _of_window(root, group, value, begins, never_closes=never_closes)
             elif isinstance(value.arguments[0], Column):
                 other = value.arguments[0].name
         elif (within := _truncated(value, is_event_time)) and (dated := root.name_of(value)):
@@ -95,7 +95,7 @@ def _of_group(root: Relation, group: Group, is_event_time: IsEventTime, *, has_t
     return TimeFacts(parameters, lost, other)
 
 
-def _of_window(root: Relation, group: Group, window: Call, begins: str | None, *, has_tables: bool) -> dict[str, str]:
+def _of_window(root: Relation, group: Group, window: Call, begins: str | None, *, never_closes: bool) -> dict[str, str]:
     length = window.arguments[1].text if len(window.arguments) > 1 and isinstance(window.arguments[1], Literal) else ""
     if not begins or not length:
         return {}
@@ -106,7 +106,7 @@ def _of_window(root: Relation, group: Group, window: Call, begins: str | None, *
     ends = (root.name_of(*last) if is_session and last else None) or root.name_of(field_of(window, "end"))
     if ends and is_session:
         parameters["ends_at"] = ends
-    elif ends and not has_tables:
+    elif ends and not never_closes:
         parameters["closes_at"] = ends
     return parameters
 
@@ -125,7 +125,7 @@ def _truncated(value: Expr, is_event_time: IsEventTime) -> str:
     return ""
 
 
-def _of_join(root: Relation, join: Join, is_event_time: IsEventTime, *, has_tables: bool) -> dict[str, str]:
+def _of_join(root: Relation, join: Join, is_event_time: IsEventTime, *, never_closes: bool) -> dict[str, str]:
     parameters: dict[str, str] = {}
     for left, right, least, greatest in _near(join):
         if not (is_event_time(left) and is_event_time(right)):
@@ -143,7 +143,7 @@ def _of_join(root: Relation, join: Join, is_event_time: IsEventTime, *, has_tabl
             continue
         parameters |= {"event_time": dated, "depends_within": last.by}
         closes = next((c.name for c in root.columns if c.name and _is_shifted(c, of_both, last.ms)), None)
-        if closes and not has_tables:
+        if closes and not never_closes:
             parameters["closes_at"] = closes
     return parameters
 

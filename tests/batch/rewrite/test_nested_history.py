@@ -60,7 +60,7 @@ FILES = {
         from tables import table
 
 
-        @table(primary_key=["id"], event_time="at", recompute_by=["id"])
+        @table(primary_key=["id", "at"], event_time="at", recompute_by=["id"])
         def each(pushes):
             return pushes
     ''',
@@ -69,7 +69,7 @@ FILES = {
         from tables import F, table
 
 
-        @table(primary_key=["id", "nth"], event_time="at", recompute_by=["id"])
+        @table(primary_key=["id", "at", "nth"], event_time="at", recompute_by=["id"])
         def parts(pushes):
             return pushes.select("id", "at", F.posexplode("payload.parts").alias("nth", "part"))
     ''',

@@ -130,6 +130,17 @@ def test_a_key_may_be_an_array_or_a_struct(writer_to: Callable[..., Writer]) -> 
         writer.upsert(rows(first[0], first[0], schema=schema), key, stamp(3))
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us")], ids=str)
+def test_a_key_after_the_year_9999_is_refused_by_name(writer_to: Callable[..., Writer], kind: pa.DataType) -> None:
+    schema = pa.schema({"day": kind, "n": pa.int64()})
+    last, after = (pa.array([days], pa.int32()).cast(pa.date32()).cast(kind) for days in (2_932_896, 2_932_897))
+    writer = writer_to(schema)
+    held, beyond = (pa.table([days, pa.array([1])], schema) for days in (last, after))
+    assert writer.upsert(held, ["day"], stamp(1)).inserted == 1
+    with pytest.raises(QualityFailed, match="a year outside of 1 to 9999 in its key, day; nothing was written"):
+        writer.upsert(beyond, ["day"], stamp(2))
+
+
 def test_the_same_commits_leave_the_same_rows_and_are_made_once(writer_to: Callable[..., Writer]) -> None:
     """Every kind of commit, most with rows that it has to leave alone; the claims one by one: test_delta_writer.py."""
     writer = writer_to()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from infra.delta.lake import Lake
+from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.declare.code_fingerprint import _parsed, fingerprint, read_code
 from tables.declare.encodings import ENCODINGS, find_encoding
@@ -79,7 +80,7 @@ def twice(value):
 
 def fingerprint_of(folder: Path, text: str) -> str:
     registry = load(written(folder, {"plant/readings.py": TOPIC_FILE, "plant/newest.py": text}))
-    return fingerprint(registry.tables["plant.newest"])
+    return fingerprint(registry.require_sound().tables["plant.newest"])
 
 
 @pytest.fixture
@@ -136,6 +137,61 @@ def test_what_the_function_uses_is_part_of_the_definition(tmp_path: Path, old: s
     changed = edited(USING_FILE, old, new)
     assert changed != USING_FILE
     assert fingerprint_of(tmp_path / "one", USING_FILE) != fingerprint_of(tmp_path / "two", changed)
+
+
+@pytest.mark.parametrize(
+    ("above", "old", "new"),
+    [
+        ("@dataclass(slots=True)\nclass Scale:\n    by: int\n\nUSED = Scale(1)", "Scale(1)", "Scale(2)"),
+        ("USED = re.compile('a' * 300 + 'b')", "'b'", "'c'"),
+        ("USED = re.compile('a' * 300)", "300", "300, re.IGNORECASE"),
+        ("USED = re.compile('a').match", "'a'", "'b'"),
+        ("USED = np.arange(2_000)\nUSED[1_000] = 5", "= 5", "= 6"),
+        ("USED = np.array([0.1234567890123])", "123])", "124])"),
+        ("USED = np.array(['a', None])", "None", "'b'"),
+        ("USED = np.float64(0.1)", "0.1", "0.2"),
+        ("USED = itemgetter('a')", "'a'", "'b'"),
+        ("class Scale:\n    by = 1\n\nScale.by = 1\nUSED = Scale()", "Scale.by = 1", "Scale.by = 2"),
+        ("class Scale:\n    pass\n\nScale.by = 1\nUSED = Scale", "Scale.by = 1", "Scale.by = 2"),
+        (
+            "class Scale:\n    pass\n\ndef by(self):\n    return 1\n\nScale.by = by\nUSED = Scale",
+            "return 1",
+            "return 2",
+        ),
+        ("USED = type('Scale', (), {'by': 1})", "1", "2"),
+    ],
+)
+def test_a_value_is_part_of_the_definition_in_full(tmp_path: Path, above: str, old: str, new: str) -> None:
+    before = using(above)
+    assert fingerprint_of(tmp_path / "one", before) == fingerprint_of(tmp_path / "two", before)
+    assert fingerprint_of(tmp_path / "one", before) != fingerprint_of(tmp_path / "three", edited(before, old, new))
+
+
+def test_the_attributes_of_a_class_as_its_text_says_count_once(tmp_path: Path) -> None:
+    text = using("class Scale:\n    by = {1, 2}\n\nUSED = Scale()")
+    again = edited(text, "USED =", "Scale.by = {2, 1}\nUSED =")
+    assert fingerprint_of(tmp_path / "one", text) == fingerprint_of(tmp_path / "two", again)
+
+
+@pytest.mark.parametrize(
+    ("above", "kind"),
+    [
+        ("USED = pa.table({'a': [1]})", "pyarrow.lib.Table"),
+        ("USED = {'a': [pa.array([1])]}", "pyarrow.lib.Int64Array"),
+        ("USED = np.ma.array([1])", "numpy.ma.MaskedArray"),
+        ("USED = (n for n in [1])", "builtins.generator"),
+    ],
+)
+def test_a_value_that_cannot_be_written_down_is_refused(tmp_path: Path, above: str, kind: str) -> None:
+    with pytest.raises(BadDeclaration, match=f"newest.py: USED is or holds a {kind}, which cannot be written down"):
+        fingerprint_of(tmp_path, using(above))
+
+
+def using(above: str) -> str:
+    """The declaration of a table whose function uses `USED`."""
+    imports = "import re\nfrom dataclasses import dataclass\nfrom operator import itemgetter\n\nimport numpy as np\n"
+    text = edited(TABLE_FILE, "@table", f"{imports}import pyarrow as pa\n\n{above}\n\n\n@table")
+    return edited(text, "    return readings", "    return readings if USED else readings")
 
 
 def test_what_the_function_imports_when_it_runs_is_part_of_the_definition(tmp_path: Path, helper: Path) -> None:

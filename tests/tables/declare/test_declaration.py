@@ -13,6 +13,7 @@ from infra.duration import parse_duration
 from infra.encodings.column_types import FieldType, parse_type
 from infra.errors import BadDeclaration
 from quality.rules import between, not_null, unique
+from tables.declare.analysis import wrong_types
 from tables.declare.topic import DeviceClock
 from tests.tables.declared import READINGS, a_table, a_topic
 
@@ -192,3 +193,14 @@ def test_the_columns_of_a_table_are_described_by_its_functions_docstring() -> No
 
 def test_an_outcome_counts_all_kinds_of_change() -> None:
     assert RunResult(table="plant.hours", cause="late", run="r", inserted=1, updated=20, deleted=300).changed == 321
+
+
+@pytest.mark.parametrize(("kind", "is_refused"), [("UTF8_LCASE", True), ("UTF8_BINARY", False)])
+def test_a_column_of_texts_with_a_collation_is_refused(kind: str, is_refused: bool) -> None:
+    from pyspark.sql import types as T
+
+    schema = T.StructType([T.StructField("words", T.ArrayType(T.StringType(kind)))])
+    said = [mistake.message for mistake in wrong_types(a_table(), schema)]
+    assert ["words is of the type array<string collate UTF8_LCASE>: by a collation" in text for text in said] == [
+        True
+    ] * is_refused

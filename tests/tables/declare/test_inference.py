@@ -295,8 +295,8 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="a subquery in SQL text",
         ),
         pytest.param(
-            SQL.format(given='primary_key=["sensor"], recompute_by=["sensor"]', more=""),
-            {"primary_key": ("sensor",), "event_time": "read_at", "recompute_by": ("sensor",)},
+            SQL.format(given='primary_key=["read_at", "sensor"], recompute_by=["sensor"]', more=""),
+            {"primary_key": ("read_at", "sensor"), "event_time": "read_at", "recompute_by": ("sensor",)},
             id="SQL text with what it needs",
         ),
         pytest.param(
@@ -337,6 +337,36 @@ def test_a_given_parameter_is_held_against_the_plan(tmp_path: Path, given: str, 
         assert plant(tmp_path, mine=text).find_table("mine").depends_within == "3 hours"
         return
     with pytest.raises(BadDeclaration, match=message):
+        plant(tmp_path, mine=text)
+
+
+KEYED = "@table(primary_key={key}{more})\ndef t(readings):\n    return readings{body}\n"
+NUMBERED = '.select("sensor", "read_at", F.{explode}(F.array("value")).alias({names}))'
+
+
+@pytest.mark.parametrize(
+    ("key", "more", "body", "lacking"),
+    [
+        (["sensor"], "", "", "read_at"),
+        (["sensor"], "", '.select("sensor", "value")', "value"),
+        (["sensor", "day"], "", '.withColumn("day", F.to_date("read_at"))', "read_at"),
+        (["sensor", "read_at"], "", NUMBERED.format(explode="explode", names='"x"'), "x"),
+        (["sensor", "read_at"], "", NUMBERED.format(explode="posexplode", names='"nth", "x"'), "nth"),
+        (["sensor"], ', sequence_by=["read_at"]', "", None),
+        (["sensor", "read_at"], "", '.withColumn("twice", F.col("value") * 2)', None),
+        (["sensor", "read_at", "nth"], "", NUMBERED.format(explode="posexplode", names='"nth", "x"'), None),
+        (["sensor"], "", '.groupBy("sensor").agg(F.max("value").alias("most"))', None),
+    ],
+)
+def test_a_key_that_keeps_any_row_of_several_is_refused(
+    tmp_path: Path, key: list[str], more: str, body: str, lacking: str | None
+) -> None:
+    text = KEYED.format(key=key, more=f', recompute_by=["sensor"]{more}', body=body)
+    if lacking is None:
+        assert plant(tmp_path, mine=text).find_table("mine").primary_key == tuple(key)
+        return
+    expected = rf"does not identify a row.*\n.*sequence_by=\[...\].*group by the key, or add {lacking} to it"
+    with pytest.raises(BadDeclaration, match=expected):
         plant(tmp_path, mine=text)
 
 

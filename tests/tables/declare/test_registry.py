@@ -213,7 +213,7 @@ def test_tables_that_read_each_other_are_named_in_their_circle(tmp_path: Path) -
     ("text", "strategy"),
     [
         (TABLE_FILE, "latest"),
-        (edited(TABLE_FILE, ' sequence_by=["read_at"],', ""), "append"),
+        (edited(TABLE_FILE, '"sensor"], sequence_by=["read_at"],', '"sensor", "read_at"],'), "append"),
         (
             edited(
                 TABLE_FILE,

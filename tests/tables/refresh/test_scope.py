@@ -52,6 +52,13 @@ def test_a_nested_value_touches_all_values() -> None:
     assert merged([scope_of_row(table, row)]) == [Scope((..., "a"), Interval(3 * HOUR, 3 * HOUR + 1))]
 
 
+def test_a_date_that_python_cannot_hold_touches_all_values() -> None:
+    table = a_table(recompute_by=["day", "sensor"])
+    for days, value in ((2_932_896, date(9999, 12, 31)), (2_932_897, ...)):
+        touched = rows(("a", at(3))).append_column("day", pa.array([days], pa.int32()).cast(pa.date32()))
+        assert scopes_of(table, a_topic(), touched) == [Scope((value, "a"), Interval(2 * HOUR, 4 * HOUR + 1))]
+
+
 def test_an_input_may_call_the_column_of_the_scope_by_another_name() -> None:
     table = a_table(recompute_by=["place"], scope_columns={"readings": {"place": "sensor"}})
     assert scopes_of(table, a_topic(), rows(("a", at(3)))) == [Scope(("a",), Interval(2 * HOUR, 4 * HOUR + 1))]

@@ -10,7 +10,7 @@ def q9_winning_bids(auction: DataFrame, bid: DataFrame) -> DataFrame:
         "auction", "bidder", "price", F.col("date_time").alias("bid_date_time"), F.col("extra").alias("bid_extra")
     )
     in_time = F.col("bid_date_time").between(F.col("date_time"), F.col("expires"))
-    best_first = Window.partitionBy("id").orderBy(F.desc("price"), "bid_date_time", "bidder")
+    best_first = Window.partitionBy("id").orderBy(F.desc("price"), "bid_date_time", "bidder", "date_time")
     return (
         auction.join(b, (F.col("id") == F.col("auction")) & in_time)
         .withColumn("nth", F.row_number().over(best_first))

@@ -46,6 +46,25 @@ def test_what_gives_two_answers_is_refused(tmp_path: Path, body: str, message: s
 @pytest.mark.parametrize(
     "body",
     [
+        'readings.groupBy(F.collate("sensor", "UTF8_LCASE").alias("sensor")).agg(F.count("*").alias("n"))',
+        'readings.withColumn("sensor", F.col("sensor").cast("string collate UTF8_LCASE")).groupBy("sensor").count()',
+        'readings.select(F.collate("sensor", "UNICODE_CI").alias("sensor")).distinct()',
+        'readings.groupBy("sensor").agg(F.max(F.collate("sensor", "UTF8_LCASE")).alias("x"))',
+        'sql("SELECT count(*) AS n, sensor COLLATE UTF8_LCASE AS sensor FROM {r} GROUP BY 2", r=readings)',
+        'sql("SELECT cast(sensor AS string COLLATE UTF8_LCASE) AS sensor FROM {r} GROUP BY 1", r=readings)',
+        'readings.withColumn("x", F.max("value").over(Window.partitionBy(F.collate("sensor", "UTF8_LCASE"))))',
+    ],
+)
+def test_texts_that_a_collation_takes_for_one_make_no_group(tmp_path: Path, body: str) -> None:
+    with pytest.raises(BadDeclaration, match=r"groups, joins or orders by a text with a collation.*\n.*F.lower"):
+        plant(tmp_path, mine=KEYED.format(body=body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'readings.where(F.collate("sensor", "UTF8_LCASE") == "a").groupBy("sensor").agg(F.max("value").alias("x"))',
+        'readings.groupBy(F.collate("sensor", "UTF8_BINARY").alias("sensor")).agg(F.max("value").alias("x"))',
         GROUP.format(call='F.sort_array(F.collect_list("value"))'),
         GROUP.format(call='F.size(F.collect_set("value"))'),
         GROUP.format(call='F.max_by("value", F.struct(F.hour("read_at"), "value"))'),
@@ -61,6 +80,97 @@ def test_what_gives_one_answer_is_accepted(tmp_path: Path, body: str) -> None:
     if "groupBy" not in body:
         text = edited(text, '"sensor"], recompute_by=["sensor"]', '"sensor", "read_at"], recompute_by=[]')
     plant(tmp_path, mine=text)
+
+
+BY_SENSOR = 'Window.partitionBy("sensor")'
+ITEMS = 'readings.select("sensor", F.explode(F.array("value")).alias("item"))'
+PARTLY = 'F.when(F.col("value") > 0, F.col("read_at"))'
+OVER = 'sql("SELECT *, {} AS x FROM {{r}}", r=readings)'
+FIRST = 'sql("SELECT sensor, count(*) AS n FROM {{r}} GROUP BY sensor ORDER BY {order} LIMIT 2", r=readings)'
+PAIRS = 'readings.join(alarms.select("sensor", "alarm"), "sensor").orderBy({order}).limit(3)'
+BOTH = """
+    at, nothing = F.col("raised_at").alias("read_at"), F.lit(None).alias("newest")
+    raised = alarms.select("sensor", at, F.lit(1).alias("is_alarm"), nothing)
+    seen = readings.select("sensor", "read_at", F.lit(0).alias("is_alarm"), F.struct("value").alias("newest"))
+    so_far = Window.partitionBy("sensor").orderBy({order}).rowsBetween(Window.unboundedPreceding, 0)
+    both = raised.unionByName(seen, allowMissingColumns=True)
+    return both.withColumn("newest", F.last("newest", {ignoring}).over(so_far))
+"""
+
+
+def plant_one(folder: Path, body: str) -> None:
+    """A table of which any change recomputes all."""
+    body = body if "return" in body else f"\n    return {body}\n"
+    plant(folder, mine=f'@table(primary_key=["sensor"], recompute_by=[])\ndef t(readings, alarms):{body}')
+
+
+@pytest.mark.parametrize(
+    ("body", "lacking"),
+    [
+        ('readings.orderBy(-F.col("value")).limit(3)', "sensor, read_at"),
+        ('readings.orderBy(F.date_trunc("hour", "read_at"), "sensor").limit(3)', "read_at"),
+        (f'readings.withColumn("x", F.first("value").over({BY_SENSOR}.orderBy(F.lit(1))))', "read_at"),
+        (f'readings.withColumn("x", F.lag("value").over({BY_SENSOR}.orderBy(F.to_date("read_at"))))', "read_at"),
+        (f"readings.withColumn('x', F.row_number().over({BY_SENSOR}.orderBy({PARTLY})))", "read_at"),
+        (f'readings.withColumn("x", F.sum("value").over({BY_SENSOR}.rowsBetween(-1, 0)))', "read_at"),
+        (OVER.format("row_number() OVER (PARTITION BY sensor ORDER BY coalesce(value, 0))"), "read_at"),
+        (FIRST.format(order="count(*)"), "sensor"),
+        (FIRST.format(order="2"), "sensor"),
+        (f'{ITEMS}.orderBy("item").limit(3)', "sensor"),
+        (PAIRS.format(order='"read_at", "value"'), "sensor, alarm"),
+        (BOTH.format(order='"read_at"', ignoring="True"), "is_alarm"),
+        (BOTH.format(order='"read_at", "is_alarm"', ignoring="False"), "newest"),
+    ],
+)
+def test_an_order_is_total_only_where_a_key_proves_it(tmp_path: Path, body: str, lacking: str) -> None:
+    with pytest.raises(BadDeclaration, match=rf"without a total order.*\n.*add {lacking}"):
+        plant_one(tmp_path, body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'readings.agg(F.max("sensor").alias("sensor")).limit(1)',
+        FIRST.format(order="count(*), sensor"),
+        FIRST.format(order="2, 1"),
+        f'{ITEMS}.orderBy("item", "sensor").limit(3)',
+        PAIRS.format(order='"read_at", "sensor", "alarm"'),
+        BOTH.format(order='"read_at", "is_alarm"', ignoring="True"),
+        (
+            'readings.groupBy("sensor", "read_at", "value").count().orderBy("count", "read_at", "sensor").limit(3)'
+            '.groupBy("sensor").agg(F.max("value").alias("x"))'
+        ),
+        'readings.groupBy("sensor", F.window("read_at", "1 hour")).count().orderBy("window.start", "sensor").limit(3)',
+        f'readings.withColumn("x", F.max_by("value", "read_at").over({BY_SENSOR}))',
+        OVER.format("sum(value) OVER (PARTITION BY sensor ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"),
+    ],
+)
+def test_an_order_that_a_key_makes_total_is_accepted(tmp_path: Path, body: str) -> None:
+    plant_one(tmp_path, body)
+
+
+def test_ties_in_the_greatest_of_a_window_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadDeclaration, match=r"calls max_by\(\) over rows that can be equal.*\n.*a tie-break"):
+        plant_one(
+            tmp_path, f'readings.withColumn("x", F.max_by("sensor", "value").over({BY_SENSOR}.orderBy("read_at")))'
+        )
+
+
+PAIRED = """\
+@table(primary_key=["sensor", "read_at", "again_at"]{given})
+def t(readings):
+    again = readings.select(F.col("sensor").alias("same"), F.col("read_at").alias("again_at"))
+    at, until = F.col("read_at"), F.col("read_at") + F.expr("INTERVAL 1 HOUR")
+    near = (F.col("sensor") == F.col("same")) & F.col("again_at").between(at, until)
+    return readings.join(again, near).select("sensor", "read_at", "again_at", until.alias("until"))
+"""
+
+
+def test_a_join_of_a_topic_with_itself_that_closes_is_refused(tmp_path: Path) -> None:
+    assert plant(tmp_path / "open", mine=PAIRED.format(given="")).find_table("mine").closes_at is None
+    closed = PAIRED.format(given=', event_time="read_at", depends_within="1 hour", closes_at="until"')
+    with pytest.raises(BadDeclaration, match=r"t reads readings twice, which a stream cannot.*\n.*Leave closes_at out"):
+        plant(tmp_path / "closed", mine=closed)
 
 
 @pytest.mark.spark
