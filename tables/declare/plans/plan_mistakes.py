@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,8 +40,10 @@ from tables.declare.plans.spark_functions import (
 )
 
 _PURE = "A declaration is a pure function of its parameters: take times from the events, and other data from a topic."
-_MOMENTS = ("now", "today", "yesterday", "tomorrow")
-"""Texts that are a time of the clock where they are cast to one."""
+_MOMENT = re.compile(r"\s*(now|today|yesterday|tomorrow)(\s+\S+)?\s*", re.IGNORECASE)
+"""Texts that are a time of the clock where they are cast to one, or compared with one; a zone may follow."""
+_TIMES = frozenset({"cast", "try_cast", "to_timestamp", "to_date", "date", "timestamp"})
+_COMPARING_TIMES = frozenset({"=", "==", "<=>", "!=", "<>", "<", "<=", ">", ">=", "between", "in"})
 
 
 @dataclass(frozen=True)
@@ -138,15 +141,23 @@ def _of_value(part: Expr) -> Iterator[PlanMistake]:
             yield PlanMistake(
                 f"calls {part.function}(), which gives the stream and the batch different answers.", _PURE
             )
-        case Call(function="cast" | "try_cast" | "to_timestamp" | "to_date" | "date" | "timestamp"):
-            if part.arguments and isinstance(one := part.arguments[0], Literal) and one.text.lower() in _MOMENTS:
-                yield PlanMistake(f"takes {one.text!r} as a time, which is that of the clock.", _PURE)
+        case Call() if part.function in _TIMES and (moments := _moments(part.arguments[:1])):
+            yield PlanMistake(f"takes {moments[0]!r} as a time, which is that of the clock.", _PURE)
+        case Call() if part.function in _COMPARING_TIMES and (moments := _moments(part.arguments)):
+            yield PlanMistake(
+                f"compares with {moments[0]!r}, which is a time of the clock where the other side is a time.",
+                f"{_PURE} A column of texts is compared by .like({moments[0]!r}).",
+            )
         case Missing():
             near = difflib.get_close_matches(part.name.split(".")[-1], part.columns, n=1)
             yield PlanMistake(
                 f"names the column {part.name!r}, which is not there.",
                 f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(part.columns)}.",
             )
+
+
+def _moments(arguments: Sequence[Expr]) -> list[str]:
+    return [one.text for one in arguments if isinstance(one, Literal) and _MOMENT.fullmatch(one.text)]
 
 
 def _of_distinct(one: Distinct, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:

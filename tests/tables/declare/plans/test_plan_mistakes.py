@@ -23,6 +23,11 @@ GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'
         ('readings.withColumn("x", F.call_function("uuid"))', r"calls uuid\(\)"),
         ('readings.withColumn("x", F.unix_timestamp())', r"calls current_timestamp\(\)|calls unix_timestamp\(\)"),
         ('readings.withColumn("x", F.lit("now").cast("timestamp"))', "takes 'now' as a time"),
+        ('readings.withColumn("x", F.lit("today UTC").cast("timestamp"))', "takes 'today UTC' as a time"),
+        ('readings.withColumn("x", F.to_date(F.lit(" Yesterday")))', "takes ' Yesterday' as a time"),
+        ('readings.where(F.col("read_at") > "yesterday")', "compares with 'yesterday', which is a time of the clock"),
+        ("readings.where(\"read_at BETWEEN 'today' AND 'tomorrow'\")", r"compares with 'today'.*\n.*by .like"),
+        ('readings.where(F.col("read_at").isin("now"))', "compares with 'now'"),
         ('readings.where("read_at < current_date")', r"calls current_date\(\)"),
         ('readings.sample(0.5).select("sensor")', r"uses sample\(\)"),
         ('readings.limit(10).select("sensor")', r"uses limit\(\)"),
@@ -73,6 +78,8 @@ def test_texts_that_a_collation_takes_for_one_make_no_group(tmp_path: Path, body
         'readings.orderBy("value", "sensor", "read_at").limit(10)',
         'sql("SELECT * FROM {readings} ORDER BY read_at, sensor LIMIT 3", readings=readings)',
         'readings.where("sensor <> \'Join now()\'").dropDuplicates(["sensor", "read_at"])',
+        'readings.where(F.col("sensor").like("today"))',
+        'readings.where(F.col("sensor") == "now and then")',
     ],
 )
 def test_what_gives_one_answer_is_accepted(tmp_path: Path, body: str) -> None:
