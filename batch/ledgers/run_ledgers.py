@@ -219,7 +219,7 @@ class Ledgers:
         # The newest run of which the corrections are there may have died right after them.
         after = -1 if last is None else last - 1
         for commit in self._lake.commits(name, after, self._lake.version(name), kept=True):
-            if "run" in commit.info:
+            if "run" in commit.info and commit.changes:
                 published[str(commit.info["run"])].append(commit)
         return {run: commits for run, commits in published.items() if not self._has(RUNS, name, run)}
 

@@ -90,7 +90,7 @@ def append(world: World, sent: dict[str, Any], appended: str) -> None:
     record = {key: value for key, value in sent.items() if key != "record"} | {
         "happened_at": sent["happened_at"].isoformat()
     }
-    raw, ranges = world._raw(topic.full_name, [json.dumps(record).encode()])
+    raw, ranges = world.raw(topic.full_name, [json.dumps(record).encode()])
     column = raw.schema.get_field_index("timestamp")
     hour, minute = map(int, appended.split(":"))
     at = pa.array([DAY.replace(hour=hour, minute=minute)], raw.schema.field(column).type)
