@@ -530,7 +530,7 @@ def test_totals_follow_windows_that_changed_while_a_plan_was_cut_short(world: Re
     assert rounded(world.live(TOTALS.full_name)) == rounded(totals_of(world.live()))
 
 
-def test_rows_that_somebody_has_damaged_are_named_and_mended(world: Refreshes) -> None:
+def test_damaged_rows_are_named_and_mended(world: Refreshes) -> None:
     world.begin([(50, [0], A, GOOD), (150, [0], A, GOOD), (250, [0], A, GOOD)])
     world.follow()
     assert not any(world.found(verify=True).values())

@@ -138,7 +138,7 @@ def test_a_heavy_refresh_leaves_the_turn_of_a_small_one_free(refreshes: Refreshe
 
 def test_levels_follow_the_order_of_dependency(tmp_path: Path) -> None:
     reads = {"copy": "readings", "joined": "copy, readings", "report": "joined"}
-    parameters = 'primary_key=["sensor"], recompute_by=["sensor"]'
+    parameters = 'primary_key=["sensor", "read_at"], recompute_by=["sensor"]'
     head = f'"""A table."""\nfrom tables import table\n\n\n@table({parameters})\n'
     files = {
         f"plant/{name}.py": f"{head}def {name}({inputs}):\n    return {inputs.split(',')[0]}\n"
