@@ -68,6 +68,8 @@ def ranked(order: str) -> str:
 
 
 FOLLOWED = 'primary_key=["sensor"], recompute_by=["sensor"]'
+BY_TIME = 'primary_key=["sensor", "read_at"], recompute_by=["sensor"]'
+LATEST = f'{FOLLOWED}, sequence_by=["read_at"]'
 OPEN = (
     'primary_key=["sensor", "hour"], event_time="hour", closes_at="closes_at", '
     'depends_within="1 hour", recompute_by=["sensor"]'
@@ -269,7 +271,7 @@ WITH_SPARK: Mapping[str, Mistake] = {
         a_table(rows="readings.where(1 / 0)", parameters=FOLLOWED), "fails: ZeroDivisionError", "Its inputs have"
     ),
     "a column of the platform in a table": Mistake(
-        a_table(rows='readings.withColumn("_nth", F.lit(1))', parameters=FOLLOWED), "the columns _nth begin with _"
+        a_table(rows='readings.withColumn("_nth", F.lit(1))', parameters=BY_TIME), "the columns _nth begin with _"
     ),
     "an unknown column in SQL": Mistake(
         a_table(rows=edited(HOURS, "readings.", 'readings.where("valu > 0").')),
@@ -277,20 +279,20 @@ WITH_SPARK: Mapping[str, Mistake] = {
         "Did you mean 'value'?",
     ),
     "a function for another type": Mistake(
-        a_table(rows='readings.select("sensor", "read_at", F.explode("value").alias("v"))', parameters=FOLLOWED),
+        a_table(rows='readings.select("sensor", "read_at", F.explode("value").alias("v"))', parameters=LATEST),
         "hours fails: ",
         "Its inputs have sensor, read_at, value.",
     ),
     "a column of a type that Delta tables do not have": Mistake(
         a_table(
             rows='readings.withColumn("past", F.col("read_at") - F.to_timestamp(F.lit("2013-01-01")))',
-            parameters=FOLLOWED,
+            parameters=BY_TIME,
         ),
         "past is or holds a value of the type interval day to second, which Delta tables do not have",
         "F.unix_micros(end) - F.unix_micros(start)",
     ),
     "an array of nothing": Mistake(
-        a_table(rows='readings.withColumn("none", F.array())', parameters=FOLLOWED),
+        a_table(rows='readings.withColumn("none", F.array())', parameters=BY_TIME),
         "none is or holds a value of the type void",
         'for an array .cast("array<string>")',
     ),
