@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from infra.rows.rows import Rows
 
 _PATIENCE_S = 60.0  # for another publication to end
-_ATTEMPTS = 3  # to publish a plan before somebody changes its rows
+_ATTEMPTS = 3  # to publish a plan before others change its rows
 _NAMED = 3  # rows that a message names
 
 
@@ -71,30 +71,33 @@ def rewrite_now(
 
 
 def _rewrite(
-    live: Platform, plans: Plans, names: Sequence[str], rewrite: Rewrite, of_plan: Mapping[str, Any]
+    live: Platform,
+    plans: Plans,
+    names: Sequence[str],
+    rewrite: Rewrite,
+    of_plan: Mapping[str, Any],
+    attempts: int = _ATTEMPTS,
 ) -> list[RunResult]:
     """Plan and publish until no row has changed in between."""
     computed: list[RunResult] = []
 
     def noted(copy: Platform) -> list[RunResult]:
-        computed[:] = rewrite(copy)
+        computed.extend(rewrite(copy))
         return computed
 
-    for attempt in range(1, _ATTEMPTS + 1):
-        plan = make_plan(live, names, noted, with_below=False, **of_plan)
-        if not plan.changes:
-            plans.remove(plan)
-            return computed
-        try:
-            published = publish_plan(live, plan.id, of_plan["who"])
-        except PlanVoid:
-            plans.remove(plan)
-            if attempt == _ATTEMPTS:
-                raise
-            continue
-        changed = {result.table for result in published}
-        return [*published, *(result for result in computed if result.table not in changed)]
-    return computed
+    plan = make_plan(live, names, noted, with_below=False, **of_plan)
+    if not plan.changes:
+        plans.remove(plan)
+        return computed
+    try:
+        published = publish_plan(live, plan.id, of_plan["who"])
+    except PlanVoid:
+        plans.remove(plan)
+        if attempts > 1:
+            return _rewrite(live, plans, names, rewrite, of_plan, attempts - 1)
+        raise
+    changed = {result.table for result in published}
+    return [*published, *(result for result in computed if result.table not in changed)]
 
 
 def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunResult]:

@@ -38,7 +38,7 @@ class Dialect:
         return ".".join(self.quote + part.replace(self.quote, self.quote * 2) + self.quote for part in path)
 
     def path(self, name: str) -> list[str]:
-        """Returns the names of a path, of which those that need none may have no quotes."""
+        """Returns the names of a path; a name that needs no quotes may have none."""
         sign = self.quote
         parts = re.findall(f"{sign}((?:[^{sign}]|{sign * 2})*){sign}|([^.{sign}]+)", name)
         return [(quoted or plain).replace(sign * 2, sign) for quoted, plain in parts]

@@ -427,7 +427,7 @@ class Refreshes(RuleBasedStateMachine):
             follower.step()
 
     def found(self, *, verify: bool = False) -> dict[str, set[Window]]:
-        """Reconcile; with `verify`, the rows that nothing explains, which somebody has damaged."""
+        """Reconcile; with `verify`, the rows that nothing explains, which were damaged."""
         named: dict[str, set[Window]] = {name: set() for name in NAMES}
         try:
             with by_duckdb():
@@ -445,7 +445,7 @@ class Refreshes(RuleBasedStateMachine):
         return named
 
     def _require_history(self) -> None:
-        """The stream's commits and the corrections are the tables, but for rows that somebody has written."""
+        """The stream's commits and the corrections are the tables, but for rows that were damaged."""
         for table in self._declared:
             assert unexplained_changes(self.lake, table) <= len(self.damaged[table.full_name])
 

@@ -342,7 +342,7 @@ def test_the_place_of_an_imported_module_is_no_part_of_the_definition(tmp_path: 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_how_records_are_decoded_is_the_same_in_every_checkout(encoding: str) -> None:
-    """A path in the decoder's code, such as that of the schemas, is meant as one below the checkout."""
+    """A path in the decoder's code, such as that of the schemas, is written as one below the checkout."""
     lines = [*read_code(Decoder), *read_code(find_encoding(encoding).parser_class)]
     assert "path schemas" in lines
     assert [line for line in lines if str(ROOT) in line] == []
