@@ -19,8 +19,8 @@ NOT_SQL = {
     "cli/run_view.py": "a command of a shell",
     "cli/scaffold.py": "Python",
     "dags/dag_docs.py": "Markdown",
-    "tables/declare/plans/connect_plan.py": "the name of a relation, in a message",
-    "tables/declare/plans/dependencies.py": "the name of a method, in a message",
+    "tables/algebra/connect_plan.py": "the name of a relation, in a message",
+    "tables/algebra/dependencies.py": "the name of a method, in a message",
     "tables/declare/topic.py": "its code is in the fingerprints of decodings, and the value is a constant",
 }
 """File -> what it quotes by hand."""

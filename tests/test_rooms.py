@@ -37,7 +37,7 @@ ORDER = (
     ("infra/encodings/json", "infra/encodings/avro", "infra/encodings/protobuf"),
     ("infra/capture", "infra/delta"),
     ("quality",),
-    ("tables/declare/plans",),
+    ("tables/algebra",),
     ("tables/declare",),
     ("tables/declare/functions",),
     ("tables",),

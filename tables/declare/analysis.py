@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration, TwofoldError
 from infra.sql.impure_functions import IMPURE
+from tables.algebra.called_functions import impure_function
 from tables.declare.inference import RECORD
-from tables.declare.plans.called_functions import impure_function
 from tables.declare.registry import Registry
 from tables.declare.table import NAMING, Table, restricting
 from tables.declare.topic import Topic

@@ -14,14 +14,14 @@ from typing import Any
 
 from infra.errors import BadDeclaration, TwofoldError
 from infra.settings import ROOT
+from tables.algebra.code_mistakes import impure_calls
+from tables.algebra.mistake_list import found_by, require_none
 from tables.declare.parameter_checks import BOUND, NAME, require_known
-from tables.declare.plans.code_mistakes import impure_calls
-from tables.declare.plans.mistake_list import found_by, require_none
 from tables.declare.table import Draft
 from tables.declare.topic import DeviceClock, Topic
 
 FOLDER = ROOT / "tables"
-OWN = frozenset({"declare", "refresh"})
+OWN = frozenset({"algebra", "declare", "refresh"})
 """Folders of the platform; every other one is a domain."""
 RESERVED_DOMAINS = OWN | {"ledger"}
 QUARANTINE = "_quarantine"

@@ -18,8 +18,23 @@ from typing import Any
 from infra.atomic_write import write_atomically
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
-from tables.declare.code_fingerprint import read_code
-from tables.declare.plans.algebra import (
+from tables.algebra.connect_plan import read_function
+from tables.algebra.dependencies import (
+    ALL_ROWS,
+    by_source,
+    is_multiplied,
+    lineage,
+    missing_of_key,
+    read_twice,
+    scope_of,
+    scope_values,
+    several,
+    unknown_in,
+)
+from tables.algebra.expression_sql import sql_of
+from tables.algebra.mistake_list import require_none
+from tables.algebra.plan_mistakes import PlanMistake, find_mistakes
+from tables.algebra.relations import (
     Call,
     Column,
     Distinct,
@@ -32,29 +47,14 @@ from tables.declare.plans.algebra import (
     Relation,
     Union,
 )
-from tables.declare.plans.algebra import Source as Input
-from tables.declare.plans.connect_plan import read_function
-from tables.declare.plans.dependencies import (
-    ALL_ROWS,
-    by_source,
-    is_multiplied,
-    lineage,
-    missing_of_key,
-    read_twice,
-    scope_of,
-    scope_values,
-    several,
-    unknown_in,
-)
-from tables.declare.plans.expression_sql import sql_of
-from tables.declare.plans.mistake_list import require_none
-from tables.declare.plans.plan_mistakes import PlanMistake, find_mistakes
-from tables.declare.plans.spark_functions import TIME_WINDOWS
-from tables.declare.plans.times import TimeFacts, times_of, window_start
+from tables.algebra.relations import Source as Input
+from tables.algebra.spark_functions import TIME_WINDOWS
+from tables.algebra.times import TimeFacts, times_of, window_start
+from tables.declare.code_fingerprint import read_code
 from tables.declare.table import KEY_OF_ONE_ROW, NAMING, Draft, Table
 from tables.declare.topic import Topic
 
-_PLANS = Path(read_function.__code__.co_filename).parent
+_ALGEBRA = Path(read_function.__code__.co_filename).parent
 INFERRED = ("primary_key", "recompute_by", "scope_columns", "event_time", "depends_within", "closes_at", "ends_at")
 """The parameters that can be left to the function."""
 UNREAD = "what only Spark can read"
@@ -217,7 +217,7 @@ def _digest(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, S
 
 @functools.cache
 def _own_code() -> str:
-    code = [Path(__file__), *sorted(_PLANS.glob("*.py"))]
+    code = [Path(__file__), *sorted(_ALGEBRA.glob("*.py"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in code)).hexdigest()
 
 

@@ -15,6 +15,7 @@ from infra.capture.captured_table import unfit_names
 from infra.chosen_domains import chosen_domains
 from infra.errors import BadArgument, BadDeclaration
 from infra.settings import Settings
+from tables.algebra.mistake_list import split, together_with
 from tables.declare.declaration_files import (
     FOLDER,
     OWN,
@@ -27,7 +28,6 @@ from tables.declare.declaration_files import (
     require_domain_name,
 )
 from tables.declare.inference import RECORD, Inference, complete, kept, redundant, require_sound
-from tables.declare.plans.mistake_list import split, together_with
 from tables.declare.table import Strategy, Table
 from tables.declare.topic import Topic
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.rules import Rule
+from tables.algebra.mistake_list import found_by, require_none
 from tables.declare.parameter_checks import duration_checks, require_known, require_list, require_rules, set_fields
-from tables.declare.plans.mistake_list import found_by, require_none
 from tables.declare.topic import Topic
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from infra.encodings.record_format import RecordFormat
 from infra.encodings.schema_files import SchemaFiles, read_schemas
 from infra.errors import BadDeclaration
 from quality.rules import RECORD_RULES, Rule
+from tables.algebra.mistake_list import found_by, require_none
 from tables.declare.encodings import find_encoding
 from tables.declare.metadata_columns import LOG_OFFSET, OFFSET, REST, TOMBSTONE
 from tables.declare.parameter_checks import (
@@ -24,7 +25,6 @@ from tables.declare.parameter_checks import (
     require_rules,
     set_fields,
 )
-from tables.declare.plans.mistake_list import found_by, require_none
 from tables.declare.record_fields import Field, record_types, require_fields
 
 _TOPIC_DURATIONS = ("local_retention", "max_future_skew", "idle_timeout")

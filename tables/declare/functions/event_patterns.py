@@ -17,8 +17,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration
-from tables.declare.plans.connect_plan import is_analysed
-from tables.declare.plans.spark_functions import MATCHES
+from tables.algebra.connect_plan import is_analysed
+from tables.algebra.spark_functions import MATCHES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,8 @@ from typing import Any
 
 from infra.errors import BadDeclaration
 from infra.sql.names import SPARK
-from tables.declare.plans.algebra import (
+from tables.algebra.plan_builder import NotUnderstood, PlanBuilder, extracted, starred, struct_of, text, windowed
+from tables.algebra.relations import (
     Aggregate,
     Call,
     Expr,
@@ -29,8 +30,7 @@ from tables.declare.plans.algebra import (
     Rest,
     interval_of,
 )
-from tables.declare.plans.plan_builder import NotUnderstood, PlanBuilder, extracted, starred, struct_of, text, windowed
-from tables.declare.plans.spark_functions import TIME_WINDOWS
+from tables.algebra.spark_functions import TIME_WINDOWS
 
 _analysing: ContextVar[bool] = ContextVar("analysing", default=False)
 _patching = threading.Lock()
@@ -269,7 +269,7 @@ class _Reader:
         return self._of_text(one.query, {})
 
     def _of_text(self, query: str, views: Mapping[str, Any]) -> Relation:
-        from tables.declare.plans.sql_plan import SqlReader
+        from tables.algebra.sql_plan import SqlReader
 
         return SqlReader(self._build, {name: partial(self.relation, view) for name, view in views.items()}).query(query)
 
@@ -292,7 +292,7 @@ class _Reader:
         if kind == "expression_string":
             written = expression.expression_string.expression
             if not _NAME.match(written) and not _INTERVAL.match(written):
-                from tables.declare.plans.sql_plan import SqlReader
+                from tables.algebra.sql_plan import SqlReader
 
                 return SqlReader(self._build, {}).columns(written, below, node)
             value = self._value(expression, [below], node)
@@ -343,7 +343,7 @@ class _Reader:
                 return column
         if interval := _INTERVAL.match(written):
             return interval_of(interval[1], interval[2])
-        from tables.declare.plans.sql_plan import SqlReader
+        from tables.algebra.sql_plan import SqlReader
 
         return SqlReader(self._build, {}).value(written, below, node)
 

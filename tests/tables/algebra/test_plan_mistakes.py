@@ -8,7 +8,7 @@ import pytest
 
 from infra.errors import BadDeclaration
 from infra.sql.impure_functions import IMPURE
-from tables.declare.plans.spark_functions import AGGREGATES, GENERATORS, ROW, TIME_WINDOWS, WINDOW
+from tables.algebra.spark_functions import AGGREGATES, GENERATORS, ROW, TIME_WINDOWS, WINDOW
 from tests.tables.declare.test_inference import edited, plant
 
 KEYED = '@table(primary_key=["sensor"], recompute_by=["sensor"])\ndef t(readings):\n    return {body}\n'

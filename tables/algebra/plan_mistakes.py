@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.sql.impure_functions import is_impure
-from tables.declare.plans.algebra import (
+from tables.algebra.dependencies import is_time_window, missing_of_key, read_twice
+from tables.algebra.relations import (
     Aggregate,
     Call,
     Distinct,
@@ -27,8 +28,7 @@ from tables.declare.plans.algebra import (
     parts,
     relations,
 )
-from tables.declare.plans.dependencies import is_time_window, missing_of_key, read_twice
-from tables.declare.plans.spark_functions import (
+from tables.algebra.spark_functions import (
     COMPARING,
     EXTREMES,
     GREATEST,

@@ -11,9 +11,9 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
 from infra.sql.impure_functions import BARE
-from tables.declare.plans.algebra import Aggregate, Call, Expr, Literal, Missing, Named, Relation, field_of, interval_of
-from tables.declare.plans.plan_builder import NotUnderstood, PlanBuilder, extracted, starred, struct_of, text, windowed
-from tables.declare.plans.spark_functions import TIME_WINDOWS
+from tables.algebra.plan_builder import NotUnderstood, PlanBuilder, extracted, starred, struct_of, text, windowed
+from tables.algebra.relations import Aggregate, Call, Expr, Literal, Missing, Named, Relation, field_of, interval_of
+from tables.algebra.spark_functions import TIME_WINDOWS
 
 View = Callable[[], Relation]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from infra.sql.names import SPARK
-from tables.declare.plans.algebra import Call, Column, Expr, Literal
+from tables.algebra.relations import Call, Column, Expr, Literal
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*\Z")
 

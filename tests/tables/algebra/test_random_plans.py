@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tables.declare.plans.algebra import Relation
-from tables.declare.plans.connect_plan import read_function
-from tables.declare.plans.dependencies import by_source, scope_of, unknown_in
-from tables.declare.plans.expression_sql import sql_of
+from tables.algebra.connect_plan import read_function
+from tables.algebra.dependencies import by_source, scope_of, unknown_in
+from tables.algebra.expression_sql import sql_of
+from tables.algebra.relations import Relation
 from tests.harness.tiers import this_run
 
 if TYPE_CHECKING:

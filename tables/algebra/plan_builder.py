@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from infra.sql.impure_functions import IMPURE
 from infra.sql.names import SPARK
-from tables.declare.plans.algebra import (
+from tables.algebra.dependencies import is_of, lifted
+from tables.algebra.relations import (
     Aggregate,
     Call,
     Column,
@@ -37,8 +38,7 @@ from tables.declare.plans.algebra import (
     mapped,
     parts,
 )
-from tables.declare.plans.dependencies import is_of, lifted
-from tables.declare.plans.spark_functions import AGGREGATES, GENERATORS, ROW, TIME_WINDOWS, WINDOW
+from tables.algebra.spark_functions import AGGREGATES, GENERATORS, ROW, TIME_WINDOWS, WINDOW
 
 
 class NotUnderstood(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 
-from tables.declare.plans.algebra import (
+from tables.algebra.relations import (
     Call,
     Column,
     Distinct,
@@ -29,7 +29,7 @@ from tables.declare.plans.algebra import (
     relations,
     sources,
 )
-from tables.declare.plans.spark_functions import ROW, TIME_WINDOWS
+from tables.algebra.spark_functions import ROW, TIME_WINDOWS
 
 ALL_ROWS = "a group of all rows"
 Scope = Mapping[int, Expr]

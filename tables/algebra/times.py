@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
-from tables.declare.plans.algebra import (
+from tables.algebra.dependencies import either, is_of, several
+from tables.algebra.relations import (
     Aggregate,
     Call,
     Column,
@@ -21,7 +22,6 @@ from tables.declare.plans.algebra import (
     Relation,
     field_of,
 )
-from tables.declare.plans.dependencies import either, is_of, several
 
 _TRUNCATIONS = {"hour": "1 hour", "day": "1 day", "minute": "1 minute"}
 IsEventTime = Callable[[Expr], bool]
