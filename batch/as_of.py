@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from batch.offset_selection import LogPosition, OffsetSelection
 from infra.errors import BadArgument
 from infra.spark.spark_literals import instant_of
+from infra.sql.names import SPARK
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.derived_rows import derive_over, one_of_each_key
@@ -65,7 +66,7 @@ class AsOf:
 
     def _events(self, topic: Topic) -> DataFrame:
         span = OffsetSelection.before(self.before[topic.full_name])
-        return self.platform.lake.frame(self.platform.spark, topic.full_name).where(span.sql)
+        return self.platform.lake.frame(self.platform.spark, topic.full_name).where(span.sql(SPARK))
 
     def _watermark_ms(self, table: Table) -> int | None:
         """Before it, a stream that had taken in just these records would have closed its rows."""

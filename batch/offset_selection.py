@@ -8,7 +8,7 @@ from datetime import datetime
 
 from infra.errors import BadArgument, NotArchived
 from infra.offset_ranges import Range
-from infra.sql.names import SPARK
+from infra.sql.names import Dialect
 from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from tables.declare.topic import Topic
 
@@ -43,10 +43,9 @@ class OffsetSelection:
         """Whether nothing that was ingested is left out."""
         return self == OffsetSelection()
 
-    @property
-    def sql(self) -> str:
-        """The condition that selects ingested records, in the SQL of DuckDB and of Spark."""
-        return " AND ".join(f"({part})" for part in self._conditions()) or "true"
+    def sql(self, by: Dialect) -> str:
+        """Writes the condition that selects ingested records."""
+        return " AND ".join(f"({part})" for part in self._conditions(by)) or "true"
 
     def takes(self, partition: int) -> bool:
         """Whether some offsets of the partition can be selected."""
@@ -77,12 +76,12 @@ class OffsetSelection:
             return all(start[p] <= end[p] for p in start.keys() & end.keys())
         return True
 
-    def _conditions(self) -> Iterator[str]:
+    def _conditions(self, by: Dialect) -> Iterator[str]:
         if self.partitions is not None:
             yield f"{PARTITION} IN ({_numbers(self.partitions)})"
         for edge, sign in ((self.start, ">="), (self.end, "<")):
             if isinstance(edge, datetime):
-                yield f"{APPENDED_AT} {sign} {SPARK.literal(edge)}"
+                yield f"{APPENDED_AT} {sign} {by.literal(edge)}"
             elif edge is not None:
                 named = [f"{PARTITION} = {p} AND {OFFSET} {sign} {offset}" for p, offset in edge.items()]
                 others = [f"{PARTITION} NOT IN ({_numbers(edge)})"] if sign == "<" and edge else []

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from batch.audit.hash_buckets import HASH, row_hash, totals
 from infra.delta.compaction import compact_without_history
-from infra.delta.datafusion_sql import instant, select
+from infra.delta.datafusion_sql import select
 from infra.delta.delta_writer import Writer
 from infra.delta.lake import Lake
 from infra.instants import epoch_ms
@@ -121,7 +121,7 @@ def write_certificate(lake: Lake, topic: Topic, run: str, versions: tuple[int, i
         Writer(lake, CERTIFICATES, keep_small=compact_without_history).append_new(
             f"certificates/{topic.full_name}", lambda: rows
         )
-        oldest = instant(TIMESTAMP, (epoch_ms(now) or 0) - _KEPT_MS)
+        oldest = DATAFUSION.moment(TIMESTAMP, (epoch_ms(now) or 0) - _KEPT_MS)
         with suppress(CommitFailedError):  # another process removes them
             lake.open(CERTIFICATES).delete(f"topic = {DATAFUSION.literal(topic.full_name)} AND recorded_at < {oldest}")
 

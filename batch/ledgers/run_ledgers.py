@@ -18,7 +18,7 @@ from batch.ledgers.reconcile_position import COLUMNS, POSITIONS, ReconcilePositi
 from batch.ledgers.run_result import RUNS, Audited, RunResult, started_at
 from infra.delta.change_feed import naming_what_is_gone, side_of
 from infra.delta.compaction import compact_without_history
-from infra.delta.datafusion_sql import instant, select
+from infra.delta.datafusion_sql import select
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake, LoggedCommit
 from infra.errors import ChangesGone
@@ -330,5 +330,5 @@ class Ledgers:
             return pa.schema([_SCHEMAS[name].field(column) for column in columns]).empty_table()
         conditions = [f'"table" = {DATAFUSION.literal(table)}', *bounds]
         if since_ms is not None:
-            conditions.append(f"recorded_at >= {instant(TIMESTAMP, since_ms - _SLACK_MS)}")
+            conditions.append(f"recorded_at >= {DATAFUSION.moment(TIMESTAMP, since_ms - _SLACK_MS)}")
         return select(self._writer(name).newest(), columns, " AND ".join(conditions))

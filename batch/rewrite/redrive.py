@@ -14,6 +14,7 @@ from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
 from infra.errors import BadArgument
 from infra.offset_ranges import condition
+from infra.sql.names import DUCKDB
 from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from tables.declare.topic import Topic
 from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, raw_columns
@@ -75,7 +76,7 @@ def _places(lake: Lake, topic: Topic, span: OffsetSelection, reason: str | None)
     columns = [PARTITION, OFFSET, APPENDED_AT, "reasons"]
     contains = " AND contains(array_to_string(reasons, chr(10)), ?)" if reason else ""
     return query(
-        f"SELECT {PARTITION}, {OFFSET} FROM quarantine WHERE {span.sql}{contains}",
+        f"SELECT {PARTITION}, {OFFSET} FROM quarantine WHERE {span.sql(DUCKDB)}{contains}",
         [reason] if reason else [],
         quarantine=lake.open(topic.full_name + QUARANTINE).scan(columns=columns),
     )

@@ -16,13 +16,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
-def instant(kind: pa.DataType, ms: int) -> str:
-    """Epoch milliseconds as a literal of a column's type, a date or a timestamp in UTC."""
-    if pa.types.is_date(kind):
-        return f"arrow_cast({ms // 86_400_000}, 'Date32')"
-    return f"arrow_cast({ms * 1_000}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
-
-
 def select(table: DeltaTable, columns: Sequence[str], predicate: str | None = None) -> pa.Table:
     """Rows of a table, in its own types; read from the files, and parts of files, that can hold them."""
     schema = pa.schema(table.schema())
@@ -57,5 +50,5 @@ def _has_literals(kind: pa.DataType) -> bool:
 
 def _literal(kind: pa.DataType, value: Any, slack_ms: int) -> str:
     if isinstance(value, datetime | date):
-        return instant(kind, (epoch_ms(value) or 0) + slack_ms)
+        return DATAFUSION.moment(kind, (epoch_ms(value) or 0) + slack_ms)
     return DATAFUSION.literal(value)

@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Constant: TypeAlias = "str | int | float | Decimal | date | bytes | None"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH, _DAY_MS = datetime(1970, 1, 1, tzinfo=UTC), 86_400_000
 _QUOTED = re.compile(r"""(["'])((?:(?!\1).|\1\1)*)\1""", re.DOTALL)
 
 
@@ -23,14 +26,17 @@ class Dialect:
         quote: the sign around a name.
         apostrophe: how a text has one; with a backslash, a text has that sign twice, too.
         double: the type of a `float`.
-        instant: a time, of its ISO 8601 text or of its microseconds since 1970.
+        instant, local: a time with a zone and one without, of its microseconds since 1970.
+        day: a date, of its days since 1970.
         binary: bytes, of their hexadecimal digits.
     """
 
     quote: str = '"'
     apostrophe: str = "''"
     double: str = "DOUBLE PRECISION"
-    instant: str = "TIMESTAMPTZ '{iso}'"
+    instant: str
+    local: str
+    day: str
     binary: str
 
     def name(self, *path: str) -> str:
@@ -48,11 +54,7 @@ class Dialect:
         return ", ".join(map(self.name, columns))
 
     def literal(self, value: Constant) -> str:
-        """Writes a constant of its own type; a whole number beyond 64 bits is a decimal.
-
-        Raises:
-            ValueError: a time without a zone.
-        """
+        """Writes a constant of its own type; a whole number beyond 64 bits is a decimal."""
         match value:
             case None:
                 return "NULL"
@@ -72,6 +74,18 @@ class Dialect:
                 return f"DATE '{value.isoformat()}'"
         return self.binary.format(value.hex())
 
+    def moment(self, kind: pa.DataType, ms: int) -> str:
+        """Writes a time in any year as a constant of a column's type, a date or a timestamp.
+
+        Args:
+            ms: epoch milliseconds; of a date the day that they are in counts.
+        """
+        import pyarrow as pa
+
+        if pa.types.is_date(kind):
+            return self.day.format(days=ms // _DAY_MS)
+        return (self.instant if kind.tz else self.local).format(micros=ms * 1_000)
+
     def literals(self, values: Iterable[Constant]) -> str:
         """Writes constants, as a list."""
         return ", ".join(map(self.literal, values))
@@ -86,20 +100,38 @@ class Dialect:
         return f"CAST('{digits}' AS DECIMAL({max(precision, 1)}, {len(fraction)}))"
 
     def _instant(self, at: datetime) -> str:
-        if at.tzinfo is None:
-            raise ValueError(f"expected a time with a zone, got {at}")
-        micros = (at - _EPOCH) // timedelta(microseconds=1)
-        return self.instant.format(iso=at.astimezone(UTC).isoformat(), micros=micros)
+        micros = (at.replace(tzinfo=at.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
+        return (self.instant if at.tzinfo else self.local).format(micros=micros)
 
 
-SPARK = Dialect(quote="`", apostrophe="\\'", double="DOUBLE", instant="TIMESTAMP '{iso}'", binary="X'{}'")
-DUCKDB = Dialect(binary="from_hex('{}')")
-DATAFUSION = Dialect(
-    # It takes a text for a time in nanoseconds, which end in 2262.
-    instant="arrow_cast({micros}, 'Timestamp(Microsecond, Some(\"UTC\"))')",
+# Each engine's own text of a time ends at some year, or is of another calendar before 1582.
+SPARK = Dialect(
+    quote="`",
+    apostrophe="\\'",
+    double="DOUBLE",
+    instant="timestamp_micros({micros})",
+    local="CAST(timestamp_micros({micros}) AS TIMESTAMP_NTZ)",
+    day="date_from_unix_date({days})",
     binary="X'{}'",
 )
-POSTGRES = Dialect(binary="decode('{}', 'hex')")
+DUCKDB = Dialect(
+    instant="make_timestamptz({micros})",
+    local="make_timestamp({micros})",
+    day="(DATE '1970-01-01' + {days})",
+    binary="from_hex('{}')",
+)
+DATAFUSION = Dialect(
+    instant="arrow_cast({micros}, 'Timestamp(Microsecond, Some(\"UTC\"))')",
+    local="arrow_cast({micros}, 'Timestamp(Microsecond, None)')",
+    day="arrow_cast({days}, 'Date32')",
+    binary="X'{}'",
+)
+POSTGRES = Dialect(
+    instant="(TIMESTAMPTZ 'epoch' + {micros} * INTERVAL '1 microsecond')",
+    local="(TIMESTAMP 'epoch' + {micros} * INTERVAL '1 microsecond')",
+    day="(DATE 'epoch' + {days})",
+    binary="decode('{}', 'hex')",
+)
 
 
 def for_spark(sql: str) -> str:

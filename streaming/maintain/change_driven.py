@@ -20,7 +20,8 @@ from streaming.maintain.refresh_turns import level_of
 from streaming.maintain.table_stream import TableStream
 from streaming.query.running_query import use_pool
 from tables.declare.metadata_columns import OFFSET
-from tables.declare.table import Table, columns_read
+from tables.declare.scope_values import columns_read
+from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.acceptance import STREAM
 from tables.refresh.events.ingested_offsets import APPENDED_MS
@@ -154,7 +155,7 @@ class ChangeDrivenStream(TableStream):
             at = source.event_time
             is_captured = isinstance(source, Topic) and source.has_marks
             columns = [
-                *columns_read(self.table.scope_in(source)),
+                *columns_read(self.table, source),
                 *([at] if at else []),
                 OFFSET,
                 *([OPERATION] if is_captured else []),

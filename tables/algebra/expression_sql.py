@@ -1,14 +1,67 @@
-"""Writes expressions of the algebra as SQL, which Spark and DuckDB read alike."""
+"""Writes expressions over a row as Spark's SQL, and reads them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from functools import lru_cache
 
+from infra.errors import BadDeclaration
 from infra.sql.names import SPARK
-from tables.algebra.relations import Call, Column, Expr, Literal
+from tables.algebra.relations import Call, Column, Expr, Literal, mapped
 
-_PLAIN = re.compile(r"[A-Za-z_]\w*\Z")
+_ROW = "row"
+
+
+@lru_cache(1_000)
+def value_of(written: str) -> Expr:
+    """Reads a column, a field of one, or an expression in Spark's SQL over the columns of one relation.
+
+    Raises:
+        NotUnderstood: a part that the algebra does not express.
+    """
+    if written.isidentifier():
+        return column_of(written)
+    from tables.algebra.plan_builder import PlanBuilder
+    from tables.algebra.sql_plan import SqlReader
+
+    builder = PlanBuilder({_ROW: None})
+    value = SqlReader(builder, {}).value(written, [builder.source(_ROW)], builder.node())
+    return mapped(value, lambda part: column_of(part.name) if isinstance(part, Column) else None)
+
+
+def require_value(written: str, what: str) -> None:
+    """Refuses SQL that is no value of one row, or one that cannot be written again.
+
+    Raises:
+        BadDeclaration: it is none.
+    """
+    from tables.algebra.plan_builder import NotUnderstood
+
+    try:
+        why = "" if sql_of(value_of(written)) else "is no value of one row that can be written again"
+    except NotUnderstood as fault:
+        why = f"has {fault}"
+    if why:
+        raise BadDeclaration(
+            f"{what}: {written!r} {why}; expected a column, a field of one, or an expression over columns of one row.",
+            hint="Quote a name that is no word by backticks.",
+        )
+
+
+def column_of(name: str) -> Column:
+    """Returns a column of the one relation that `value_of` reads expressions over."""
+    return Column(_ROW, name)
+
+
+def path_of(value: Expr) -> list[str] | None:
+    """Returns the names of a column, or of a field in one; None: the value is computed."""
+    match value:
+        case Column(name=name):
+            return [name]
+        case Call(function="field", arguments=(struct, Literal(text=name))):
+            path = path_of(struct)
+            return path and [*path, name]
+    return None
 
 
 def sql_of(value: Expr) -> str | None:
@@ -28,7 +81,7 @@ def sql_of(value: Expr) -> str | None:
 
 
 def _written(name: str) -> str:
-    return name if _PLAIN.match(name) else SPARK.name(name)
+    return name if name.isidentifier() and name.isascii() else SPARK.name(name)
 
 
 def _call_sql(function: str, texts: Sequence[str]) -> str | None:
@@ -36,7 +89,11 @@ def _call_sql(function: str, texts: Sequence[str]) -> str | None:
         return f"{function}({texts[0]} AS {texts[1]})"
     if function == "get":
         return f"{texts[0]}[{texts[1]}]"
-    if function in ("case", "in", "between", "filter"):
+    if function == "in":
+        return f"({texts[0]} IN ({', '.join(texts[1:])}))"
+    if function == "between":
+        return f"({texts[0]} BETWEEN {texts[1]} AND {texts[2]})"
+    if function in ("case", "filter"):
         return None
     if function in ("and", "or", "like", "ilike", "rlike", "div") or not function[0].isalpha():
         return f"({texts[0]} {function} {texts[1]})" if len(texts) == 2 else None

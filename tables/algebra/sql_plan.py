@@ -257,7 +257,8 @@ class SqlReader:
                 return Call("isnull", (self._value(one.this, below, node),))
             case exp.Subquery() | exp.Exists() | exp.In() | exp.Select():
                 raise NotUnderstood("a subquery within an expression of SQL text")
-        if type(one) not in _OPERATORS or True in one.args.values():
+        # `safe` says how the dialect divides and joins texts, not how this text does.
+        if type(one) not in _OPERATORS or any(part is True for name, part in one.args.items() if name != "safe"):
             raise NotUnderstood(f"{type(one).__name__.upper()} in SQL text")
         inner = [value for value in one.args.values() for value in (value if isinstance(value, list) else [value])]
         values = [self._value(v, below, node) for v in inner if isinstance(v, exp.Expr) and not isinstance(

@@ -13,7 +13,8 @@ from infra.sql.impure_functions import IMPURE
 from tables.algebra.called_functions import impure_function
 from tables.declare.inference import RECORD
 from tables.declare.registry import Registry
-from tables.declare.table import NAMING, Table, restricting
+from tables.declare.scope_values import restricting
+from tables.declare.table import NAMING, Table
 from tables.declare.topic import Topic
 
 if TYPE_CHECKING:

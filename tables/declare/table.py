@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.rules import Rule
+from tables.algebra.expression_sql import require_value
 from tables.algebra.mistake_list import found_by, require_none
 from tables.declare.parameter_checks import duration_checks, require_known, require_list, require_rules, set_fields
 from tables.declare.topic import Topic
@@ -38,7 +39,6 @@ KEY_OF_ONE_ROW = (
     '.withColumn("id", F.lit(1)), primary_key=["id"], recompute_by=[].'
 )
 _TABLE_DURATIONS = ("watermark", "depends_within", "trigger_interval", "freshness")
-_WORD = re.compile(r"\w+")
 _DESCRIBED = re.compile(r"([A-Za-z][A-Za-z0-9_]*): (\S.*)")
 
 
@@ -188,6 +188,8 @@ class Table:
                     f"scope_columns={self.scope_columns}: expected inputs, and columns of recompute_by.",
                     hint=f"The inputs are {', '.join(self.inputs)}; recompute_by is {list(self.recompute_by)}.",
                 )
+            for text in filter(None, columns.values()):
+                require_value(text, f"scope_columns of {source}")
         if self.lineage_columns is not None:
             require_list("lineage_columns", self.lineage_columns)
             set_fields(self, lineage_columns=tuple(self.lineage_columns))
@@ -342,18 +344,3 @@ def described_columns(function: Derive) -> dict[str, str]:
         else:
             last = None
     return described
-
-
-def restricting(table: Table, source: Topic | Table, columns: Collection[str]) -> dict[int, str]:
-    """Number of a column of `recompute_by` -> what an input with these columns has for it, where it has something."""
-    by_place: dict[int, str] = {}
-    for n, (column, text) in enumerate(zip(table.recompute_by, table.scope_in(source), strict=True)):
-        is_expression = text not in (column, None) and not columns_read([text]).isdisjoint(columns)
-        if text is not None and (text in columns or is_expression):
-            by_place[n] = text
-    return by_place
-
-
-def columns_read(texts: Iterable[str | None]) -> set[str]:
-    """The names of columns that these columns and expressions may read, and other words."""
-    return {word for text in texts if text for word in (text, *(() if text.isidentifier() else _WORD.findall(text)))}

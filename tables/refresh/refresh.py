@@ -30,7 +30,7 @@ from infra.rows.sizes import (
     most_rows,
 )
 from infra.spark.spark_session import tune_for_batch_size
-from infra.sql.names import DUCKDB, SPARK
+from infra.sql.names import DATAFUSION, DUCKDB, SPARK
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.registry import Registry
 from tables.declare.table import Strategy, Table
@@ -192,11 +192,11 @@ class Refresher:
     def live_rows(self, scopes: Sequence[Scope]) -> int:
         """The number of rows that the table has of the scopes."""
         table, scope_filter = self._target.newest(), self._wanted(scopes)
-        schema = pa.schema(table.schema())
+        near = scope_filter.condition().sql(DATAFUSION, scope_filter.schema)
         rows = query(
-            f"SELECT count(*) AS n FROM rows {scope_filter.exact_join(schema)}",
-            scopes=scope_filter.as_table({f.name: f.type for f in schema}),
-            rows=pa.RecordBatchReader.from_stream(table.scan(predicate=scope_filter.near_sql(schema))),
+            f"SELECT count(*) AS n FROM rows {scope_filter.exact_join()}",
+            scopes=scope_filter.own_scopes(),
+            rows=pa.RecordBatchReader.from_stream(table.scan(predicate=near)),
         )
         return int(rows["n"][0].as_py())
 
@@ -206,7 +206,7 @@ class Refresher:
         for declaration in self.registry.upstream(self.table):
             table = self.opened(declaration.full_name)
             rows = prune_files(
-                table, scope_filter.input_bounds(declaration, [f.name for f in table.schema().fields])
+                table, scope_filter.input_condition(declaration, [f.name for f in table.schema().fields]).bounds()
             ).rows
             if rows is None:
                 return None
@@ -248,7 +248,8 @@ class Refresher:
 
     def _wanted(self, scopes: Sequence[Scope]) -> ScopeFilter:
         scopes = with_held_values(scopes, self._kinds)
-        return ScopeFilter(self.table, scopes, self.closed_before_ms if self.table.closes_at else None)
+        schema = pa.schema(self._target.newest().schema())
+        return ScopeFilter(self.table, scopes, schema, self.closed_before_ms if self.table.closes_at else None)
 
     @cached_property
     def _kinds(self) -> list[list[pa.DataType]]:
@@ -325,9 +326,8 @@ class Refresher:
             self._is_undated = True
             if any(scope.interval for scope in scopes):
                 return None
-        schema = pa.schema(table.schema())
+        schema, scope_table = scope_filter.schema, scope_filter.own_scopes()
         connection = duckdb_utc()
-        scope_table = scope_filter.as_table({f.name: f.type for f in schema})
         connection.register("scopes", scope_table)
 
         def chosen(rows: pa.Table | pa.RecordBatchReader, clauses: str) -> pa.Table:
@@ -337,18 +337,18 @@ class Refresher:
 
         open_rows = "open" if scope_filter.leaves_open_rows else None
         if open_rows:
-            connection.register(
-                open_rows, table.scan(columns=list(self.table.primary_key), predicate=scope_filter.open_sql(schema))
-            )
+            is_open = scope_filter.closing("open").sql(DATAFUSION, schema)
+            connection.register(open_rows, table.scan(columns=list(self.table.primary_key), predicate=is_open))
         should = should.select(schema.names).cast(schema)
         self._closings = self._next_closings(table, scopes, should if has_open_rows else None)
-        should = chosen(should, scope_filter.exact_join(schema, open_rows))
-        files = prune_files(table, scope_filter.bounds(schema.names))
-        live = files.read_if_small(scope_filter.exact_join(schema), scope_table, bound, schema.names)
+        should = chosen(should, scope_filter.exact_join(open_rows))
+        files = prune_files(table, scope_filter.condition().bounds())
+        live = files.read_if_small(scope_filter.exact_join(), scope_table, bound, schema.names)
         if live is None:
             # delta-rs gives views of strings, which DuckDB cannot filter where it reads them.
-            rows = pa.RecordBatchReader.from_stream(table.scan(predicate=scope_filter.near_sql(schema))).cast(schema)
-            live = chosen(rows, scope_filter.exact_join(schema))
+            near_sql = scope_filter.condition().sql(DATAFUSION, schema)
+            rows = pa.RecordBatchReader.from_stream(table.scan(predicate=near_sql)).cast(schema)
+            live = chosen(rows, scope_filter.exact_join())
         return (should, live) if len(live) <= bound else None
 
     def _next_closings(
@@ -358,18 +358,15 @@ class Refresher:
         scope_filter = self._wanted(scopes)
         if not scope_filter.leaves_open_rows or not any(scope.interval for scope in scopes):
             return {}
-        columns, schema = self.table.statistics, pa.schema(table.schema())
-        scope_table, schema = (
-            scope_filter.as_table({f.name: f.type for f in schema}),
-            pa.schema([schema.field(c) for c in columns]),
-        )
-        predicate = " AND ".join(filter(None, [scope_filter.near_sql(schema), scope_filter.open_sql(schema)]))
+        columns = self.table.statistics
+        schema = pa.schema([scope_filter.schema.field(c) for c in columns])
+        predicate = scope_filter.condition("open").sql(DATAFUSION, schema)
         live = pa.RecordBatchReader.from_stream(table.scan(columns=columns, predicate=predicate)).cast(schema)
         parts = [live.read_all(), *([] if should is None else [should.select(columns)])]
         connection = duckdb_utc()
-        connection.register("scopes", scope_table)
+        connection.register("scopes", scope_filter.own_scopes())
         connection.register("rows", pa.concat_tables(parts))
-        closings = connection.sql(scope_filter.next_closings(schema)).fetchall()
+        closings = connection.sql(scope_filter.next_closings()).fetchall()
         return {scope_filter.scopes[number]: closes_ms for number, closes_ms in closings}
 
     def _derived(self, scopes: Sequence[Scope]) -> tuple[DataFrame, list[_Input]]:
@@ -393,11 +390,12 @@ class Refresher:
 
     def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> _Input:
         table = self.opened(declaration.full_name)
-        files = prune_files(table, wanted.input_bounds(declaration, [f.name for f in table.schema().fields]))
+        schema = pa.schema(table.schema())
+        files = prune_files(table, wanted.input_condition(declaration, schema.names).bounds())
         few = self._few(files, declaration, wanted)
         if few is None:
             many = files.rows is None or files.rows > most_rows(self.lake.settings, COMPARED)
-            frame = wanted.inputs(files.frame(self.spark), declaration, many=many)
+            frame = wanted.inputs(files.frame(self.spark), declaration, schema, each=many)
             frame = input_of(declaration, frame, self.table, self._strategy)
             return _Input(frame, files.rows, COMPRESSED * files.size, is_near=False)
         # In one partition, of which Spark needs no shuffle to bring equal keys together.
@@ -415,10 +413,9 @@ class Refresher:
         columns = schema.names
         if isinstance(declaration, Topic):
             columns = [c for c in columns if not c.startswith("_") or c in (PARTITION, OFFSET)]
-        scopes = wanted.as_table({f.name: f.type for f in schema}, self.table.scope_in(declaration))
         rows = files.read_if_small(
             wanted.input_join(declaration, schema, is_undated=files.is_undated),
-            scopes,
+            wanted.scopes_near(declaration, schema),
             most_rows(settings, HANDED_OVER),
             columns,
         )

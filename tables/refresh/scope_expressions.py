@@ -1,15 +1,17 @@
-"""Expressions by which inputs have the columns of `recompute_by`: columns, fields in them, or what Spark computes."""
+"""Values of `recompute_by` in the rows of inputs: columns, fields in them, or what Spark computes."""
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from infra.sql.impure_functions import names
-from infra.sql.names import DUCKDB
-from tables.declare.table import Table, columns_read, restricting
+from infra.sql.names import SPARK
+from tables.algebra.expression_sql import sql_of
+from tables.algebra.relations import Call, Column, Expr, Literal
+from tables.declare.scope_values import names_in, restricting, scope_values
+from tables.declare.table import Table
 from tables.declare.topic import Topic
 
 if TYPE_CHECKING:
@@ -17,13 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ADDED = "_scope_"
-_CALLED = re.compile(r"(\w+)\(")
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
-_OPERATOR = re.compile(r"[-+*/%\[]| div |AS (?!DATE|STRING|TIMESTAMP)")
 _TOTAL = names(
     """
-    btrim coalesce concat ifnull initcap isnotnull isnull lcase left length lower ltrim nvl reverse right rtrim substr
-    substring trim ucase upper
+    btrim coalesce concat field ifnull initcap isnotnull isnull lcase left length lower ltrim nvl reverse right rtrim
+    substr substring trim ucase upper
     """
 )
 _OF_TIMES = names(
@@ -33,34 +32,39 @@ _OF_TIMES = names(
     """
 )
 """Functions that are total, and those that are so of times; of a text that is none they fail, under ANSI rules."""
+_TYPES = frozenset({"DATE", "STRING", "TIMESTAMP"})
+"""What a time can be cast to, whichever it is."""
 _log = logging.getLogger("twofold.scopes")
-_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+\Z")
 
 
 def scope_values_in(table: Table, source: Topic | Table, columns: Collection[str]) -> dict[str, str]:
-    """Column of `recompute_by` -> the column of changed rows of an input that holds its value, where one does."""
-    numbered = enumerate(zip(table.recompute_by, table.scope_in(source), strict=True))
-    names = {column: text if text in columns else f"{_ADDED}{n}" for n, (column, text) in numbered if text}
-    return {column: name for column, name in names.items() if name in columns}
+    """Column of `recompute_by` -> the column of changed rows of an input that holds its value, if one does."""
+    numbered = enumerate(zip(table.recompute_by, scope_values(table, source), strict=True))
+    held = {column: _held_by(n, value, columns) for n, (column, value) in numbered if value}
+    return {column: name for column, name in held.items() if name in columns}
+
+
+def _held_by(number: int, value: Expr, columns: Collection[str]) -> str:
+    return value.name if isinstance(value, Column) and value.name in columns else f"{_ADDED}{number}"
 
 
 def with_scope_values(spark: SparkSession, table: Table, source: Topic | Table, rows: pa.Table) -> pa.Table:
-    """Changed rows of an input with a column `_scope_N` for each expression that is column N of `recompute_by`.
+    """Adds to changed rows of an input a column `_scope_N` for each expression that is column N of `recompute_by`.
 
-    Spark computes them: the values are compared with what Spark made of the same rows. Where it cannot, as of rows that
+    Spark computes them: the values are compared with what Spark made of the same rows. If it cannot, as of rows that
     the table's function leaves out before it divides, there are none, and the rows matter to all values.
     """
-    columns = rows.column_names
-    added = {n: text for n, text in restricting(table, source, columns).items() if text not in columns}
+    added = {n: v for n, v in restricting(table, source, rows.column_names).items() if not isinstance(v, Column)}
     if not added:
         return rows
     from pyspark.errors import PySparkException
 
     from infra.rows.rows import in_spark
 
-    frame = in_spark(spark, rows.select([c for c in columns if c in columns_read(added.values())]))
+    read = {name for value in added.values() for name in names_in(value)}
+    frame = in_spark(spark, rows.select([c for c in rows.column_names if c in read]))
     try:
-        values = frame.selectExpr(*(f"{text} AS {_ADDED}{n}" for n, text in added.items())).toArrow()
+        values = frame.selectExpr(*(f"{sql_of(v)} AS {SPARK.name(f'{_ADDED}{n}')}" for n, v in added.items())).toArrow()
     except PySparkException as error:
         _log.warning("all scopes of %s are recomputed for %s: %s", table.full_name, source.full_name, str(error)[:200])
         return rows
@@ -69,7 +73,7 @@ def with_scope_values(spark: SparkSession, table: Table, source: Topic | Table, 
     return rows
 
 
-def is_total(text: str, kinds: Mapping[str, pa.DataType]) -> bool:
+def is_total(value: Expr, kinds: Mapping[str, pa.DataType]) -> bool:
     """Whether an expression has a value for every row of an input, also of one that the table's function leaves out.
 
     Args:
@@ -77,16 +81,13 @@ def is_total(text: str, kinds: Mapping[str, pa.DataType]) -> bool:
     """
     import pyarrow as pa
 
-    text = _QUOTED.sub("''", text)
-    called = set(_CALLED.findall(text.lower()))
-    of_times = all(pa.types.is_temporal(kinds[name]) for name in columns_read([text]) & kinds.keys())
-    return not _OPERATOR.search(text) and called <= (_TOTAL | _OF_TIMES if of_times else _TOTAL)
-
-
-def duckdb_sql(text: str, columns: Collection[str]) -> str | None:
-    """A column, or a field in one, as DuckDB reads it; None: an expression that the two engines may not agree on."""
-    if text in columns:
-        return DUCKDB.name(text)
-    if _PATH.match(text) and text.partition(".")[0] in columns:
-        return DUCKDB.name(*text.split("."))
-    return None
+    match value:
+        case Column() | Literal():
+            return True
+        case Call(function="cast", arguments=(_, Literal(text=kind))) if kind not in _TYPES:
+            return False
+        case Call(function=function):
+            is_of_times = all(pa.types.is_temporal(kinds[name]) for name in names_in(value))
+            is_known = function in (_TOTAL | _OF_TIMES if is_of_times else _TOTAL)
+            return is_known and all(is_total(one, kinds) for one in value.arguments)
+    return False

@@ -1,27 +1,29 @@
-"""Scopes as predicates: coarse ones that prune files and an exact one, for Spark and DuckDB."""
+"""Scopes as predicates: a coarse condition that prunes files, and the exact rows, for Spark and DuckDB."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from infra.delta.datafusion_sql import instant
-from infra.delta.file_pruning import ValueBounds
-from infra.instants import DAY_MS, Interval
-from infra.spark.spark_literals import date_of, instant_of, literal_of
-from infra.sql.names import DATAFUSION, DUCKDB, SPARK
-from tables.declare.table import Table, restricting
+from infra.instants import Interval
+from infra.sql.names import DUCKDB, SPARK, Dialect
+from tables.algebra.expression_sql import column_of
+from tables.algebra.relations import Column, Expr
+from tables.declare.scope_values import restricting
+from tables.declare.table import Table
 from tables.declare.topic import Topic
+from tables.refresh.condition import Condition, written_by
 from tables.refresh.row_diff import matching
 from tables.refresh.scope import Scope, coalesce, merged
-from tables.refresh.scope_expressions import duckdb_sql, is_total
+from tables.refresh.scope_expressions import is_total
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
 
 _MANY_VALUES = 1_000
 _MANY_RANGES = 40
@@ -32,161 +34,133 @@ class ScopeFilter:
     """The rows of a table, and of its inputs, that a list of scopes means.
 
     Attributes:
+        schema: of the table.
         closed_before_ms: only rows whose `closes_at` is before it; None: open rows too.
     """
 
     table: Table
     scopes: Sequence[Scope]
+    schema: pa.Schema
     closed_before_ms: int | None = None
 
-    def inputs(self, frame: DataFrame, source: Topic | Table, *, many: bool) -> DataFrame:
-        """Rows of an input that can matter: a superset of those within `depends_within` of a scope's rows.
+    def inputs(self, frame: DataFrame, source: Topic | Table, schema: pa.Schema, *, each: bool) -> DataFrame:
+        """Returns rows of an input that can matter: all those within `depends_within` of a scope's rows, and others.
 
         Of a topic with a clock also those that may repeat one of them: copies of a record differ in the corrected time,
         each by the clock's bound at most, and the first in the log stands for all.
 
         Args:
-            many: the superset may be so large that it pays to look at each row, where the input allows it.
+            schema: the input's.
+            each: whether to look at each row by its own scope, if the input allows it.
         """
-        time, slack_ms = source.event_time, self._input_slack_ms(source)
-        by = self._held(frame, self._of_each(restricting(self.table, source, frame.columns)))
-        rows = self._coarse(frame, by, time, slack_ms)
-        return self._within(rows, by, time, slack_ms) if many and by else rows
+        by = self._held(frame, schema, self._of_each(restricting(self.table, source, schema.names)))
+        slack_ms, time = self._input_slack_ms(source), source.event_time
+        rows = frame.where(self._condition(by, time, slack_ms).sql(SPARK, schema))
+        return self._within(rows, by, time, slack_ms, schema) if each and by else rows
 
-    def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> ValueBounds:
-        """The bounds by which files of an input with these columns are chosen."""
-        by = {n: text for n, text in restricting(self.table, source, columns).items() if text in columns}
-        return self._bounds(by, source.event_time, self._input_slack_ms(source))
-
-    def bounds(self, columns: Sequence[str]) -> ValueBounds:
-        """A superset of the table's rows in the scopes, to choose its files by."""
-        by = {n: column for n, column in self._own.items() if column in columns}
-        return self._bounds(by, self.table.event_time, 0)
+    def input_condition(self, source: Topic | Table, columns: Sequence[str]) -> Condition:
+        """Returns a condition that holds for all that matters of an input with these columns."""
+        by = self._of_each(restricting(self.table, source, columns))
+        return self._condition(by, source.event_time, self._input_slack_ms(source))
 
     def input_join(self, source: Topic | Table, schema: pa.Schema, *, is_undated: bool = False) -> str:
-        """DuckDB's clauses that keep of an input, as `rows`, those within `depends_within` of a scope in `scopes`.
+        """Returns DuckDB's clauses that keep of an input, as `rows`, those within `depends_within` of a scope.
 
-        A column that the input lacks, or of which a scope is of any value, does not count; without one that does they
-        keep all rows of the scopes' times.
+        The scopes are the relation `scopes`, see `scopes_near`. A column that the input lacks, or of which a scope is
+        of any value, does not count; without one that does they keep all rows of the scopes' times.
 
         Args:
             schema: the input's.
             is_undated: rows of it may lack their time: these are near every scope.
         """
-        time, slack_ms = source.event_time, self._input_slack_ms(source)
-        texts = self._of_each(restricting(self.table, source, schema.names))
-        by = {n: sql for n, text in texts.items() if (sql := duckdb_sql(text, schema.names))}
-        if not by:
-            return f"WHERE ({self._in_ranges(schema, time, slack_ms, is_undated=is_undated)})"
-        return " ".join(self._join("SEMI JOIN", schema, by, time, slack_ms, is_undated=is_undated))
+        by = self._of_each(restricting(self.table, source, schema.names))
+        readable = {n: one for n, one in by.items() if written_by(DUCKDB, one)}
+        near = self._condition({}, source.event_time, self._input_slack_ms(source), has_undated=is_undated)
+        where = f"WHERE {near.sql(DUCKDB, schema, 'rows')}"
+        if not readable:
+            return where
+        return f"SEMI JOIN scopes ON {self._match(DUCKDB, readable, source.event_time, is_undated=is_undated)} {where}"
+
+    def condition(self, closing: Literal["closed", "open"] | None = None) -> Condition:
+        """Returns a condition that holds for all rows of the table in the scopes, be they closed, open or either."""
+        return self._condition(self._own, self.table.event_time, 0, closing)
+
+    def closing(self, closing: Literal["closed", "open"]) -> Condition:
+        """Returns the condition that rows of the table are closed, or open, in the scopes and elsewhere."""
+        return self._condition({}, None, 0, closing)
 
     def near(self, frame: DataFrame) -> DataFrame:
-        """A superset of the table's rows that lie in the scopes."""
-        return self._coarse(frame, self._own, self.table.event_time, 0)
+        """Returns a superset of the table's rows that are in the scopes."""
+        return frame.where(self.condition().sql(SPARK, self.schema))
 
     def exact(self, frame: DataFrame) -> DataFrame:
-        """Exactly the rows of the table, live or recomputed, that lie in the scopes."""
-        rows = self.closed(self.near(frame))
-        return rows if self._is_everything else self._within(rows, self._by, self.table.event_time, 0)
-
-    def closed(self, frame: DataFrame) -> DataFrame:
-        """The table's rows that are closed."""
-        return frame.where(self.is_closed)
+        """Returns exactly the rows of the table, live or recomputed, that are in the scopes and closed."""
+        rows = frame.where(self.condition("closed").sql(SPARK, self.schema))
+        return rows if self._is_everything else self._within(rows, self._valued, self.table.event_time, 0, self.schema)
 
     @property
-    def is_closed(self) -> Column:
+    def is_closed(self) -> SparkColumn:
         """Whether a row of the table is closed: one without a closing time is not."""
         from pyspark.sql import functions as F
 
-        if not self._closes:
-            return F.lit(True)
-        return F.coalesce(F.col(self._closes) < instant_of(self.closed_before_ms or 0), F.lit(False))
+        return F.coalesce(F.expr(self.closing("closed").sql(SPARK, self.schema)), F.lit(False))
 
     def without_open(self, rows: DataFrame, live: DataFrame) -> DataFrame:
-        """The rows of whose keys no live row is open: such a row is still the stream's, and so is its key."""
-
+        """Returns the rows of whose keys no live row is open: such a row is still the stream's, and so is its key."""
         return matching(rows, live.where(~self.is_closed), self.table.primary_key, "ANTI")
 
-    def near_sql(self, schema: pa.Schema) -> str | None:
-        """The superset of `near` as a DataFusion predicate; None where it is all rows."""
-        parts = []
-        for column, values in self._values({n: c for n, c in self._own.items() if c in schema.names}):
-            if all(isinstance(v, str | int) for v in values if v is not None):
-                name, literals = DATAFUSION.name(column), DATAFUSION.literals(v for v in values if v is not None)
-                same = f"{name} IN ({literals})" if literals else "false"
-                parts.append(f"({same} OR {name} IS NULL)" if None in values else same)
-        time = self.table.event_time
-        ranges = self._ranges(0)
-        if time and ranges:
-            at, bound = DATAFUSION.name(time), partial(instant, schema.field(time).type)
-            near = (f"({at} >= {bound(r.start)} AND {at} <= {bound(r.end)})" for r in ranges)
-            parts.append(f"({' OR '.join(near)})")
-        return " AND ".join(parts) or None
-
-    def open_sql(self, schema: pa.Schema) -> str:
-        """The table's rows that are not closed, as a DataFusion predicate."""
-        watermark = instant(schema.field(self.table.closes_at).type, self.closed_before_ms or 0)
-        at = DATAFUSION.name(self.table.closes_at or "")
-        return f"({at} >= {watermark} OR {at} IS NULL)"
-
-    def exact_join(self, schema: pa.Schema, open_rows: str | None = None) -> str:
-        """DuckDB's clauses that keep of the table's rows, live or recomputed, as `rows`, just those in `scopes`.
+    def exact_join(self, open_rows: str | None = None) -> str:
+        """Returns DuckDB's clauses that keep of the table's rows, live or recomputed, as `rows`, those in `scopes`.
 
         Args:
             open_rows: a relation with the live rows that are open; rows of their keys are left out.
         """
-        join, where = "", "WHERE true"
+        near = self._condition({}, self.table.event_time, 0, "closed", has_undated=False)
+        clauses = f"WHERE {near.sql(DUCKDB, self.schema, 'rows')}"
         if not self._is_everything:
-            join, where = self._join("SEMI JOIN", schema, self._quoted, self.table.event_time, 0)
-        if self._closes:
-            at, instant = _comparable(schema, self._closes)
-            where += f" AND {at} < {instant}({(self.closed_before_ms or 0) * 1_000})"
+            clauses = f"SEMI JOIN scopes ON {self._match(DUCKDB, self._valued, self.table.event_time)} {clauses}"
         if open_rows:
-            key = map(DUCKDB.name, self.table.primary_key)
-            same = " AND ".join(f"rows.{c} IS NOT DISTINCT FROM {open_rows}.{c}" for c in key)
-            where += f" AND NOT EXISTS (SELECT 1 FROM {open_rows} WHERE {same})"
-        return f"{join} {where}"
+            pairs = ((DUCKDB.name("rows", c), DUCKDB.name(open_rows, c)) for c in self.table.primary_key)
+            same = " AND ".join(f"{one} IS NOT DISTINCT FROM {other}" for one, other in pairs)
+            clauses += f" AND NOT EXISTS (SELECT 1 FROM {DUCKDB.name(open_rows)} WHERE {same})"
+        return clauses
 
-    def next_closings(self, schema: pa.Schema) -> str:
-        """DuckDB's query for the number of each scope that has open rows in `rows`, and when the first of these closes.
+    def next_closings(self) -> str:
+        """Returns DuckDB's query for the number of each scope with open rows in `rows`, and when the first one closes.
 
         A time is in epoch milliseconds, rounded down.
         """
-        join, where = self._join("JOIN", schema, self._quoted, self.table.event_time, 0)
-        at, instant = _comparable(schema, self.table.closes_at or "")
-        is_open = f"{at} >= {instant}({(self.closed_before_ms or 0) * 1_000})"
-        return f"SELECT _n, epoch_ms(min({at})) FROM rows {join} {where} AND {is_open} GROUP BY _n"
+        at = DUCKDB.name("rows", self.table.closes_at or "")
+        is_open = self.closing("open").sql(DUCKDB, self.schema, "rows")
+        match = self._match(DUCKDB, self._valued, self.table.event_time)
+        return (
+            f"SELECT _n, epoch_ms(min({at})::TIMESTAMPTZ) FROM rows JOIN scopes ON {match} "
+            f"WHERE {is_open} AND {at} IS NOT NULL GROUP BY _n"
+        )
 
-    def as_table(self, types: Mapping[str, pa.DataType], names: Sequence[str | None] | None = None) -> pa.Table:
-        """The scopes as rows: per column of `recompute_by` its value and whether any will do; then the interval.
+    def own_scopes(self) -> pa.Table:
+        """Returns the scopes as the relation that the table's rows are joined with."""
+        at = self.schema.field(self.table.event_time).type if self.table.event_time else None
+        return self._as_table(_columns_of(self.schema, self._own), at, 0)
 
-        `_n` numbers them from 0.
-
-        Args:
-            types: of the columns of the relation that the scopes are joined with.
-            names: what that relation calls the columns of `recompute_by`; None: the same, or not at all.
-        """
-        columns: dict[str, pa.Array] = {"_n": pa.array(range(len(self.scopes)), pa.int64())}
-        for n, column in enumerate(names or self.table.recompute_by):
-            values = [s.values[n] for s in self.scopes]
-            columns[f"_v{n}"] = pa.array([None if v is ... else v for v in values], types.get(column or ""))
-            columns[f"_any{n}"] = pa.array([v is ... for v in values], pa.bool_())
-        columns["_start"] = pa.array([s.interval.start if s.interval else None for s in self.scopes], pa.int64())
-        columns["_end"] = pa.array([s.interval.end if s.interval else None for s in self.scopes], pa.int64())
-        return pa.table(columns)
+    def scopes_near(self, source: Topic | Table, schema: pa.Schema) -> pa.Table:
+        """Returns the scopes as the relation that an input's rows are joined with, widened by `depends_within`."""
+        by = restricting(self.table, source, schema.names)
+        at = schema.field(source.event_time).type if source.event_time else None
+        return self._as_table(_columns_of(schema, by), at, self._input_slack_ms(source))
 
     def is_near(self, source: Topic | Table) -> bool:
-        """Whether what is read of an input lies within `depends_within` of a scope."""
+        """Whether all that is read of an input is within `depends_within` of a scope."""
         return self._input_slack_ms(source) == (self.table.depends_within_ms or 0)
-
-    def _input_slack_ms(self, source: Topic | Table) -> int:
-        clock = source.clock if isinstance(source, Topic) else None
-        return (self.table.depends_within_ms or 0) + (2 * clock.bound_ms if clock else 0)
 
     @property
     def leaves_open_rows(self) -> bool:
         """Whether rows that have not closed are the stream's."""
         return self._closes is not None
+
+    def _input_slack_ms(self, source: Topic | Table) -> int:
+        clock = source.clock if isinstance(source, Topic) else None
+        return (self.table.depends_within_ms or 0) + (2 * clock.bound_ms if clock else 0)
 
     @property
     def _closes(self) -> str | None:
@@ -208,149 +182,120 @@ class ScopeFilter:
         return coalesce(intervals) if len(intervals) == len(self.scopes) else None
 
     @property
-    def _by(self) -> dict[int, str]:
-        """The columns of `recompute_by` of which some scope has a value, by their number."""
-        return {n: column for n, column in enumerate(self.table.recompute_by) if self._all_values[n] != {...}}
-
-    @property
-    def _own(self) -> dict[int, str]:
+    def _own(self) -> dict[int, Expr]:
         """The columns of `recompute_by`, by their number."""
-        return dict(enumerate(self.table.recompute_by))
+        return {n: column_of(column) for n, column in enumerate(self.table.recompute_by)}
 
     @property
-    def _quoted(self) -> dict[int, str]:
-        """The columns of which some scope has a value, as DuckDB writes them."""
-        return {n: DUCKDB.name(column) for n, column in self._by.items()}
+    def _valued(self) -> dict[int, Expr]:
+        """The columns of `recompute_by` of which some scope has a value, by their number."""
+        return {n: column for n, column in self._own.items() if self._all_values[n] != {...}}
 
-    def _of_each(self, by: Mapping[int, str]) -> dict[int, str]:
-        """Those of which each scope has a value, by the number of the column of `recompute_by`."""
-        return {n: text for n, text in by.items() if not self._has_any(n)}
+    def _of_each(self, by: Mapping[int, Expr]) -> dict[int, Expr]:
+        """Filters values to those that each scope has, by the number of the column of `recompute_by`."""
+        return {n: one for n, one in by.items() if ... not in self._all_values[n]}
 
-    def _held(self, frame: DataFrame, by: Mapping[int, str]) -> dict[int, str]:
-        """Those that are columns, and expressions that are total and of a type that holds the scopes' values."""
-        columns = set(frame.columns)
-        computed = {n: text for n, text in by.items() if text not in columns}
-        if not computed:
-            return dict(by)
-        kinds = {f.name: f.type for f in _arrow_schema(frame)}
-        computed = {n: text for n, text in computed.items() if is_total(text, kinds)}
-        computed_schema = _arrow_schema(
-            frame.select(*(_value(text, ()).alias(f"_k{n}") for n, text in computed.items()))
-        )
+    def _held(self, frame: DataFrame, schema: pa.Schema, by: Mapping[int, Expr]) -> dict[int, Expr]:
+        """Filters values to columns, and expressions that are total and of a type that holds the scopes' values."""
+        computed = {n: one for n, one in by.items() if not isinstance(one, Column)}
+        kinds = {f.name: f.type for f in schema}
+        computed = {n: one for n, one in computed.items() if is_total(one, kinds)}
+        types = _types(frame, computed) if computed else {}
         values = {n: [v for v in self._all_values[n] if v is not None] for n in computed}
-        held = {n for n in computed if _holds(computed_schema.field(f"_k{n}").type, values[n])}
-        return {n: text for n, text in by.items() if text in columns or n in held}
+        held = {n for n, kind in types.items() if kind and _holds(kind, values[n])}
+        return {n: one for n, one in by.items() if isinstance(one, Column) or n in held}
 
-    def _has_any(self, n: int) -> bool:
-        return ... in self._all_values[n]
-
-    def _values(self, by: Mapping[int, str]) -> Iterator[tuple[str, set[Any]]]:
-        """Columns and expressions whose values are known and few, but for floats.
-
-        Engines differ in what NaN and -0.0 equal.
-
-        Args:
-            by: number of a column of `recompute_by` -> what the relation has for it.
-        """
-        for n, text in by.items():
-            values = self._all_values[n]
-            is_ordered = not any(isinstance(value, float) for value in values)
-            if ... not in values and is_ordered and len(values) <= _MANY_VALUES:
-                yield text, values
-
-    def _ranges(self, slack_ms: int) -> list[Interval]:
-        """The dates of all scopes, widened; empty when a scope is of every date."""
-        ranges = coalesce(interval.widened(slack_ms) for interval in self._intervals or ())
-        return [Interval(ranges[0].start, ranges[-1].end)] if len(ranges) > _MANY_RANGES else ranges
-
-    def _join(
+    def _condition(
         self,
-        kind: str,
-        schema: pa.Schema,
-        by: Mapping[int, str],
+        by: Mapping[int, Expr],
         time: str | None,
         slack_ms: int,
+        closing: Literal["closed", "open"] | None = None,
         *,
-        is_undated: bool = False,
-    ) -> tuple[str, str]:
-        """DuckDB's join of `rows` with `scopes`, these widened by the slack, and a condition that prunes."""
-        match, scopes, where = ["true"], "scopes", "true"
-        for n, column in by.items():
-            # By `=` DuckDB lets Arrow filter what it reads, for which NaN equals nothing, and -0.0 is not 0.0.
-            is_exact = not any(isinstance(s.values[n], float | None) for s in self.scopes)
-            same = f"rows.{column} {'=' if is_exact else 'IS NOT DISTINCT FROM'} scopes._v{n}"
-            match.append(f"(scopes._any{n} OR {same})" if self._has_any(n) else same)
-        if time and any(s.interval for s in self.scopes):
-            at, instant = _comparable(schema, time)
-            scopes = (
-                f"(SELECT *, {instant}((_start - {slack_ms}) * 1000) AS _from, "
-                f"{instant}((_end + {slack_ms}) * 1000) AS _until FROM scopes) AS scopes"
-            )
-            inside = f"{at} >= scopes._from AND {at} < scopes._until"
-            otherwise = [] if all(s.interval for s in self.scopes) else ["scopes._start IS NULL"]
-            otherwise += [f"{at} IS NULL"] if is_undated else []
-            match.append(f"({' OR '.join([*otherwise, inside])})" if otherwise else inside)
-            where = self._in_ranges(schema, time, slack_ms, is_undated=is_undated)
-        return f"{kind} {scopes} ON {' AND '.join(match)}", f"WHERE ({where})"
+        has_undated: bool = True,
+    ) -> Condition:
+        """Returns the coarse condition of all scopes, widened by the slack.
 
-    def _in_ranges(self, schema: pa.Schema, time: str | None, slack_ms: int, *, is_undated: bool = False) -> str:
-        """DuckDB's condition that a row lies within the times of all scopes, widened by the slack."""
-        if time is None:
-            return "true"
-        at, instant = _comparable(schema, time)
-        edges = [(f"{instant}({r.start * 1_000})", f"{instant}({r.end * 1_000})") for r in self._ranges(slack_ms)]
-        parts = [f"{at} BETWEEN {first} AND {last}" for first, last in edges]
-        return " OR ".join([*parts, *([f"{at} IS NULL"] if is_undated and parts else [])]) or "true"
-
-    def _bounds(self, by: Mapping[int, str], time: str | None, slack_ms: int) -> ValueBounds:
-        return ValueBounds(
+        Args:
+            by: number of a column of `recompute_by` -> the value that the relation has for it.
+        """
+        ranges = coalesce(interval.widened(slack_ms) for interval in self._intervals or ())
+        return Condition(
+            values={one: values for n, one in by.items() if _are_listed(values := self._all_values[n])},
             time=time,
-            ranges=self._ranges(slack_ms),
-            values={column: frozenset(values) for column, values in self._values(by)},
+            ranges=[Interval(ranges[0].start, ranges[-1].end)] if len(ranges) > _MANY_RANGES else ranges,
+            has_undated=has_undated,
+            closing=closing if self._closes else None,
+            closes=self._closes or "",
+            closed_before_ms=self.closed_before_ms or 0,
         )
 
-    def _within(self, rows: DataFrame, by: Mapping[int, str], time: str | None, slack_ms: int) -> DataFrame:
-        """The rows that have a scope's values of these columns or expressions and lie in its interval, widened."""
+    def _match(self, by: Dialect, values: Mapping[int, Expr], time: str | None, *, is_undated: bool = False) -> str:
+        """Writes the condition that a row matches one of `scopes`, a relation by `_as_table`.
+
+        Args:
+            is_undated: rows may lack their time: these match scopes of every time.
+        """
+        parts, of = ["true"], "" if by is SPARK else "rows"
+        for n, one in values.items():
+            # By `=` DuckDB lets Arrow filter what it reads, for which NaN equals nothing, and -0.0 is not 0.0.
+            is_exact = not any(isinstance(value, float | None) for value in self._all_values[n])
+            same = f"{written_by(by, one, of)} {'=' if is_exact else 'IS NOT DISTINCT FROM'} scopes._v{n}"
+            parts.append(f"(scopes._any{n} OR {same})" if ... in self._all_values[n] else same)
+        if time and any(s.interval for s in self.scopes):
+            at = by.name(*filter(None, (of, time)))
+            either = [] if all(s.interval for s in self.scopes) else ["scopes._from IS NULL"]
+            either += [f"{at} IS NULL"] if is_undated else []
+            inside = f"{at} >= scopes._from AND {at} < scopes._until"
+            parts.append(f"({' OR '.join([*either, inside])})" if either else inside)
+        return " AND ".join(parts)
+
+    def _as_table(self, types: Mapping[int, pa.DataType | None], at: pa.DataType | None, slack_ms: int) -> pa.Table:
+        """Returns the scopes as rows, numbered from 0 by `_n`: their values, whether any will do, and their times.
+
+        Args:
+            types: number of a column of `recompute_by` -> the type of the values that it is compared with, if known.
+            at: the type of the times that the interval is compared with; None: there are none.
+        """
+        columns: dict[str, pa.Array] = {"_n": pa.array(range(len(self.scopes)), pa.int64())}
+        for n, kind in types.items():
+            values = [s.values[n] for s in self.scopes]
+            columns[f"_v{n}"] = pa.array([None if v is ... else v for v in values], kind)
+            columns[f"_any{n}"] = pa.array([v is ... for v in values], pa.bool_())
+        instants = pa.timestamp("us", getattr(at, "tz", None))
+        starts = [None if s.interval is None else (s.interval.start - slack_ms) * 1_000 for s in self.scopes]
+        ends = [None if s.interval is None else (s.interval.end + slack_ms) * 1_000 for s in self.scopes]
+        return pa.table({**columns, "_from": pa.array(starts, instants), "_until": pa.array(ends, instants)})
+
+    def _within(
+        self, rows: DataFrame, by: Mapping[int, Expr], time: str | None, slack_ms: int, schema: pa.Schema
+    ) -> DataFrame:
+        """Filters to rows that have a scope's values and are in its interval, widened, or lack their time."""
         from pyspark.sql import functions as F
 
-        selected = rows.select(*(_value(text, rows.columns).alias(f"_k{n}") for n, text in by.items()))
-        types = {f.name: f.type for f in _arrow_schema(selected)}
-        names = [f"_k{n}" if n in by else None for n in range(len(self.table.recompute_by))]
-        columns = [*(f"_{kind}{n}" for n in by for kind in ("v", "any")), "_start", "_end"]
-        scope_rows = F.broadcast(rows.sparkSession.createDataFrame(self.as_table(types, names).select(columns)))
-        match: Column = F.lit(True)
-        for n, text in by.items():
-            same = _value(text, rows.columns).eqNullSafe(F.col(f"_v{n}"))
-            match &= (F.col(f"_any{n}") | same) if self._has_any(n) else same
-        if time:
-            at = F.unix_millis(rows[time].cast("timestamp"))
-            inside = (at >= F.col("_start") - slack_ms) & (at < F.col("_end") + slack_ms)
-            match &= F.col("_start").isNull() | at.isNull() | inside
-        return rows.join(scope_rows, match, "left_semi")
-
-    def _coarse(self, frame: DataFrame, by: Mapping[int, str], time: str | None, slack_ms: int) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        for text, values in self._values(by):
-            value = _value(text, frame.columns)
-            condition = value.isin([literal_of(v) for v in values if v is not None])
-            frame = frame.where(condition | value.isNull() if None in values else condition)
-        ranges = self._ranges(slack_ms)
-        if time and ranges:
-            is_date = dict(frame.dtypes)[time] == "date"
-            condition = F.col(time).isNull()
-            for r in ranges:
-                bounds = (date_of(ms // DAY_MS) if is_date else instant_of(ms) for ms in (r.start, r.end))
-                condition |= F.col(time).between(*bounds)
-            frame = frame.where(condition)
-        return frame
+        scopes = self._as_table(_types(rows, by), schema.field(time).type if time else None, slack_ms)
+        frame = F.broadcast(rows.sparkSession.createDataFrame(scopes)).alias("scopes")
+        return rows.join(frame, F.expr(self._match(SPARK, by, time, is_undated=True)), "left_semi")
 
 
-def _value(text: str, columns: Collection[str]) -> Column:
-    """A column of that name, or the expression."""
+def _are_listed(values: Collection[Any]) -> bool:
+    """Whether values are known, and not too many for a list; of floats engines differ in what NaN and -0.0 equal."""
+    return ... not in values and len(values) <= _MANY_VALUES and not any(isinstance(v, float) for v in values)
+
+
+def _types(frame: DataFrame, by: Mapping[int, Expr]) -> dict[int, pa.DataType | None]:
+    """Number -> the type of a value in the rows of a frame."""
     from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import to_arrow_schema
 
-    return F.col(SPARK.name(text)) if text in columns else F.expr(text)
+    selected = frame.select(*(F.expr(written_by(SPARK, one) or "").alias(f"_k{n}") for n, one in by.items()))
+    schema = to_arrow_schema(selected.schema, timezone="UTC")
+    return {n: schema.field(f"_k{n}").type for n in by}
+
+
+def _columns_of(schema: pa.Schema, by: Mapping[int, Expr]) -> dict[int, pa.DataType | None]:
+    """Number -> the type of a column; None: the value is no column."""
+    return {n: schema.field(one.name).type if isinstance(one, Column) else None for n, one in by.items()}
 
 
 def with_held_values(scopes: Sequence[Scope], kinds: Sequence[Collection[pa.DataType]]) -> list[Scope]:
@@ -394,19 +339,3 @@ def _family(kind: pa.DataType) -> set[str]:
         "bytes": pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
     }
     return {name for name, is_one in families.items() if is_one}
-
-
-def _comparable(schema: pa.Schema, column: str) -> tuple[str, str]:
-    """A time of `rows` in DuckDB's SQL, and the function that makes such a time of microseconds.
-
-    A timestamp stays as it is: to convert each value of the column would cost more than all the rest.
-    """
-    is_utc = getattr(schema.field(column).type, "tz", None)
-    name = DUCKDB.name("rows", column)
-    return (name, "make_timestamptz") if is_utc else (f"{name}::TIMESTAMP", "make_timestamp")
-
-
-def _arrow_schema(frame: DataFrame) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(frame.schema, timezone="UTC")

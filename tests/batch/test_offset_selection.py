@@ -13,6 +13,7 @@ from batch.rewrite.replay import decode
 from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, NotArchived
 from infra.offset_ranges import Range, batches_of_size, size, subtract, within, without
+from infra.sql.names import DUCKDB
 from tables.declare.record_fields import key
 from tests.batch.audit.two_copies import TOPIC, TwoCopies
 from tests.tables.declared import READINGS, a_topic
@@ -155,5 +156,5 @@ def test_a_selection_is_one_of_rows(span: OffsetSelection, selected: str) -> Non
         "SELECT _partition, _offset, '2013-01-01T13:00:00+02'::TIMESTAMPTZ + to_hours(_offset) AS _appended_at "
         "FROM (VALUES (0, 0), (0, 1), (0, 2), (1, 0), (1, 1)) t (_partition, _offset)"
     )
-    found = rows.filter(span.sql).order("_partition, _offset").fetchall()
+    found = rows.filter(span.sql(DUCKDB)).order("_partition, _offset").fetchall()
     assert " ".join(f"{partition}:{offset}" for partition, offset, _ in found) == selected

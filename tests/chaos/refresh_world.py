@@ -356,7 +356,7 @@ def derived(refresher: Refresher, scopes: Sequence[Scope]) -> tuple[Any, list[_I
     wanted, name = refresher._wanted(scopes), refresher.table.full_name
     [source] = refresher.registry.upstream(refresher.table)
     table = refresher.opened(source.full_name)
-    files = prune_files(table, wanted.input_bounds(source, [f.name for f in table.schema().fields]))
+    files = prune_files(table, wanted.input_condition(source, [f.name for f in table.schema().fields]).bounds())
     rows = refresher._few(files, source, wanted)
     assert rows is not None
     connection = duckdb_utc()

@@ -34,12 +34,12 @@ from batch.plan.publisher import publish_plan
 from batch.reconcile import reconcile_tables
 from batch.rewrite import backfill
 from batch.rewrite.backfill import recompute
-from infra.delta.datafusion_sql import instant
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import BadArgument, DefinitionChanged, PlanVoid, UnexplainedDifference, WriteConflict
 from infra.instants import epoch_ms
 from infra.settings import Settings
+from infra.sql.names import DATAFUSION
 from tables.declare.metadata_columns import OFFSET
 from tables.declare.table import Table
 from tables.refresh.acceptance import Accepted, accepted_code, code_today
@@ -365,7 +365,7 @@ class Refreshes(RuleBasedStateMachine):
         if not rows:
             return
         sensor, starts_ms = row = rows[which % len(rows)]
-        starts_at = instant(SCHEMA.field("starts_at").type, starts_ms)
+        starts_at = DATAFUSION.moment(SCHEMA.field("starts_at").type, starts_ms)
         where = f"sensor = CAST('{sensor}' AS DECIMAL(38, 0)) AND starts_at = {starts_at}"
         table = self.lake.open(name)
         changed = table.update({"total": "1000.0"}, predicate=where) if is_there else table.delete(where)

@@ -28,7 +28,7 @@ CONSTANTS = (
     | st.floats()
     | DECIMALS
     | st.dates()
-    | st.datetimes(timezones=st.just(UTC))
+    | st.datetimes(timezones=st.just(UTC) | st.none())
     | st.binary(max_size=12)
     | st.none()
 )
@@ -121,8 +121,8 @@ def test_sql_for_duckdb_says_the_same_to_spark(name: str, value: str) -> None:
         (date(1, 1, 1), "DATE '0001-01-01'", "DATE '0001-01-01'"),
         (
             datetime(2013, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))),
-            "TIMESTAMP '2013-01-01T00:00:00+00:00'",
-            "TIMESTAMPTZ '2013-01-01T00:00:00+00:00'",
+            "timestamp_micros(1356998400000000)",
+            "(TIMESTAMPTZ 'epoch' + 1356998400000000 * INTERVAL '1 microsecond')",
         ),
         (b"\x00'", "X'0027'", "decode('0027', 'hex')"),
     ],
@@ -131,10 +131,17 @@ def test_spark_and_postgresql_write_constants_so(value: Constant, in_spark: str,
     assert (SPARK.literal(value), POSTGRES.literal(value)) == (in_spark, in_postgres)
 
 
-@pytest.mark.parametrize("dialect", [SPARK, DUCKDB, DATAFUSION, POSTGRES])
-def test_a_time_without_a_zone_is_refused(dialect: Dialect) -> None:
-    with pytest.raises(ValueError, match="expected a time with a zone"):
-        dialect.literal(datetime(2013, 1, 1))
+@ENGINES
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")])
+@pytest.mark.parametrize("year", [1, 1500, 1969, 2013, 9999])
+def test_a_moment_is_read_in_the_type_of_a_column(
+    dialect: Dialect, run: type[pa.Table], kind: pa.DataType, year: int
+) -> None:
+    day = date(year, 3, 1)
+    ms = (day.toordinal() - date(1970, 1, 1).toordinal()) * 86_400_000
+    read = run(f"SELECT {dialect.moment(kind, ms)} AS x")["x"]
+    assert read.type == kind
+    assert read.cast(pa.timestamp("us")).to_pylist() == [datetime(year, 3, 1)]
 
 
 @given(name=NAMES.filter(str.isprintable))
