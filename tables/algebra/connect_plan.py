@@ -5,14 +5,13 @@ The function gets a stand-in for each input. The client's fields are private: th
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration
 from infra.sql.names import SPARK
@@ -23,19 +22,18 @@ from tables.algebra.relations import (
     Expr,
     Generated,
     Literal,
-    Missing,
     Named,
     Opaque,
     Relation,
     Rest,
-    interval_of,
 )
 from tables.algebra.spark_functions import TIME_WINDOWS
 
+if TYPE_CHECKING:
+    from tables.algebra.sql_plan import SqlReader
+
 _analysing: ContextVar[bool] = ContextVar("analysing", default=False)
 _patching = threading.Lock()
-_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
-_INTERVAL = re.compile(r"INTERVAL\s+'?(\d+)\s*'?\s*([A-Za-z]+)'?\Z", re.IGNORECASE)
 
 
 def read_function(function: Callable[..., Any], inputs: Mapping[str, Sequence[str] | None]) -> Relation:
@@ -290,13 +288,7 @@ class _Reader:
             under = next((c.under for c in below.columns if c.value == value and c.name), "")
             return [Named(path[-1], value, under)]
         if kind == "expression_string":
-            written = expression.expression_string.expression
-            if not _NAME.match(written) and not _INTERVAL.match(written):
-                from tables.algebra.sql_plan import SqlReader
-
-                return SqlReader(self._build, {}).columns(written, below, node)
-            value = self._value(expression, [below], node)
-            return [Named(written.split(".")[-1] if _NAME.match(written) else "", value)]
+            return self._text().columns(expression.expression_string.expression, below, node)
         return [Named("", self._value(expression, [below], node))]
 
     def _value(self, expression: Any, below: Sequence[Relation], node: int) -> Expr:
@@ -336,16 +328,12 @@ class _Reader:
         return self._build.column(SPARK.path(one.unparsed_identifier), below, plan_id)
 
     def _of_expression_string(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
-        written = one.expression.strip()
-        if _NAME.match(written) and written.lower() not in ("null", "true", "false"):
-            column = self._build.column(written.split("."), below)
-            if not isinstance(column, Missing):
-                return column
-        if interval := _INTERVAL.match(written):
-            return interval_of(interval[1], interval[2])
+        return self._text().value(one.expression, below, node)
+
+    def _text(self) -> SqlReader:
         from tables.algebra.sql_plan import SqlReader
 
-        return SqlReader(self._build, {}).value(written, below, node)
+        return SqlReader(self._build, {})
 
     def _of_unresolved_function(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
         name = one.function_name.lower()
@@ -362,8 +350,9 @@ class _Reader:
             return str(expression.alias.name[0])
         if kind == "unresolved_attribute":
             return SPARK.path(expression.unresolved_attribute.unparsed_identifier)[-1]
-        if kind == "expression_string" and _NAME.match(expression.expression_string.expression):
-            return str(expression.expression_string.expression.split(".")[-1])
+        if kind == "expression_string":
+            [named] = self._text().columns(expression.expression_string.expression, self._build.source(""), 0)
+            return named.name or f"col{number}"
         return f"col{number}"
 
     def _of_call_function(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
