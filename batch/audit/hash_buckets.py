@@ -198,4 +198,4 @@ def _hashable(rows: DataFrame, name: str) -> Column:
 
     if not isinstance(rows.schema[name].dataType, ArrayType | MapType | StructType):
         return F.col(SPARK.name(name))
-    return F.to_json(F.expr(without_maps(SPARK.name(name), rows, name, by_spark=True)), EXACT_JSON)
+    return F.to_json(F.expr(without_maps(SPARK.name(name), rows, name, SPARK)), EXACT_JSON)

@@ -22,7 +22,7 @@ from infra.delta.lake import WRITER, Lake, LoggedCommit
 from infra.delta.merge import Merge, equal, greater
 from infra.delta.open_table import OpenTable
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
-from infra.rows.rows import are_here, column_names, column_types, here, in_spark, quoted, run_sql
+from infra.rows.rows import are_here, column_names, column_types, dialect_of, here, in_spark, run_sql
 from infra.sql.names import DATAFUSION, SPARK, Dialect
 
 if TYPE_CHECKING:
@@ -371,11 +371,12 @@ def _require_sound_keys(name: str, rows: Rows, key: Sequence[str]) -> None:
 
     delta-rs would insert both rows of a key; Spark refuses only what meets a row that is there.
     """
-    types, names = column_types(rows), ", ".join(map(quoted, key))
-    times = [quoted(column) for column in key if types[column].startswith(("date", "timestamp"))]
+    types, by = column_types(rows), dialect_of(rows)
+    times = [by.name(column) for column in key if types[column].startswith(("date", "timestamp"))]
     held = "CAST({} AS DATE) BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'"
     is_beyond = " OR ".join(f"NOT ({held.format(time)})" for time in times) or "false"
-    counted = f"SELECT {names}, count(*) AS _count, {is_beyond} AS _is_beyond FROM {{rows}} GROUP BY {names}"
+    names = by.names(key)
+    counted = f"SELECT {names}, count(*) AS _count, {is_beyond} AS _is_beyond FROM rows GROUP BY {names}"
     wrong = here(run_sql(f"SELECT * FROM ({counted}) AS counted WHERE _count > 1 OR _is_beyond LIMIT 1", rows=rows))
     if not len(wrong):
         return

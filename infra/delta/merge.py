@@ -116,7 +116,7 @@ def equal(by: Dialect, column: str, source: str | None = None, of: Rows | None =
     """
     sides = by.name("t", column), by.name("s", source or column)
     plain = of is None or by is not SPARK
-    one, other = sides if plain else (without_maps(side, of, column, by_spark=True) for side in sides)
+    one, other = sides if plain else (without_maps(side, of, column, by) for side in sides)
     return f"({one} IS NOT DISTINCT FROM {other})"
 
 

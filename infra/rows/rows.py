@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 import pyarrow as pa
 
 from infra.duckdb_session import query
-from infra.sql.names import DUCKDB, SPARK, for_spark
+from infra.sql.names import DUCKDB, SPARK, Dialect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="Rows")
 
 
+def dialect_of(*relations: Rows) -> Dialect:
+    """Returns the SQL of the engine that reads relations: DuckDB's if all are in this process, else Spark's."""
+    return DUCKDB if all(map(are_here, relations)) else SPARK
+
+
 def run_sql(text: str, **relations: R) -> R:
-    """The rows that a statement gives of these relations: by DuckDB where they are here, by Spark where one is there.
+    """Returns the rows of a query over relations by these names, by the engine that reads them.
 
     Args:
-        text: in the SQL that both have, names and texts quoted for DuckDB, each relation as `{its name}`; columns are
-            written by `quoted`.
+        text: in the SQL of `dialect_of` the relations.
     """
-    if all(are_here(rows) for rows in relations.values()):
-        return cast("R", query(text.format(**{name: name for name in relations}), (), **relations))
+    if dialect_of(*relations.values()) is DUCKDB:
+        return cast("R", query(text, (), **relations))
     spark = next(rows.sparkSession for rows in relations.values() if not are_here(rows))
     frames = {name: in_spark(spark, rows) for name, rows in relations.items()}
-    return cast("R", spark.sql(for_spark(text), None, **frames))
-
-
-def quoted(column: str) -> str:
-    """Quotes the name of a column in a text for `run_sql`."""
-    return DUCKDB.name(column).replace("{", "{{").replace("}", "}}")
+    named = ", ".join(f"{name} AS (SELECT * FROM {{{name}}})" for name in relations)
+    return cast("R", spark.sql(f"WITH {named} {text.replace('{', '{{').replace('}', '}}')}", None, **frames))
 
 
 def cast_like(rows: R, like: Rows) -> R:
@@ -60,34 +60,33 @@ def column_types(rows: Rows) -> dict[str, str]:
     return {f.name: str(f.type) for f in rows.schema} if are_here(rows) else dict(rows.dtypes)
 
 
-def without_maps(value: str, rows: Rows, column: str, *, by_spark: bool) -> str:
-    """SQL of a value of a column of the rows, its maps as their entries in order: of maps Spark knows no two equal.
+def without_maps(value: str, rows: Rows, column: str, by: Dialect) -> str:
+    """Writes a value of a column of the rows with its maps as entries in order: of maps Spark knows no two equal.
 
     Args:
         value: in the SQL of the engine.
-        by_spark: the engine is Spark, not DuckDB.
     """
     if not are_here(rows):
-        return _without_maps(value, rows.schema[column].dataType, by_spark=by_spark)
+        return _without_maps(value, rows.schema[column].dataType, by)
     if "map<" not in str(kind := rows.schema.field(column).type):
         return value
     from pyspark.sql.pandas.types import from_arrow_type
 
-    return _without_maps(value, from_arrow_type(kind), by_spark=by_spark)
+    return _without_maps(value, from_arrow_type(kind), by)
 
 
-def _without_maps(value: str, kind: DataType, depth: int = 0, *, by_spark: bool) -> str:
+def _without_maps(value: str, kind: DataType, by: Dialect, depth: int = 0) -> str:
     from pyspark.sql import types as T
 
     def part(text: str, of: DataType) -> str:
-        return _without_maps(text, of, depth + 1, by_spark=by_spark)
+        return _without_maps(text, of, by, depth + 1)
 
     def of_each(items: str, made: str) -> str:
-        return (
-            f"transform({items}, {each} -> {made})" if by_spark else f"list_transform({items}, lambda {each}: {made})"
-        )
+        if by is SPARK:
+            return f"transform({items}, {each} -> {made})"
+        return f"list_transform({items}, lambda {each}: {made})"
 
-    each, record = f"_e{depth}", "struct" if by_spark else "row"
+    each, record = f"_e{depth}", "struct" if by is SPARK else "row"
     match kind:
         case T.MapType() if "map<" in kind.valueType.simpleString():
             entry = f"{record}({each}.key, {part(f'{each}.value', kind.valueType)})"
@@ -97,8 +96,7 @@ def _without_maps(value: str, kind: DataType, depth: int = 0, *, by_spark: bool)
         case T.ArrayType() if "map<" in kind.simpleString():
             return of_each(value, part(each, kind.elementType))
         case T.StructType() if "map<" in kind.simpleString():
-            name = SPARK.name if by_spark else quoted
-            fields = ", ".join(part(f"{value}.{name(f.name)}", f.dataType) for f in kind)
+            fields = ", ".join(part(f"{value}.{by.name(f.name)}", f.dataType) for f in kind)
             return f"CASE WHEN {value} IS NOT NULL THEN {record}({fields}) END"
     return value
 

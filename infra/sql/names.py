@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 Constant: TypeAlias = "str | int | float | Decimal | date | bytes | None"
 
 _EPOCH, _DAY_MS = datetime(1970, 1, 1, tzinfo=UTC), 86_400_000
-_QUOTED = re.compile(r"""(["'])((?:(?!\1).|\1\1)*)\1""", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,14 +131,3 @@ POSTGRES = Dialect(
     day="(DATE 'epoch' + {days})",
     binary="decode('{}', 'hex')",
 )
-
-
-def for_spark(sql: str) -> str:
-    """Returns SQL as Spark reads it, of SQL with names and texts as DuckDB reads them."""
-
-    def quoted(found: re.Match[str]) -> str:
-        sign, written = found.groups()
-        plain = written.replace(sign * 2, sign)
-        return SPARK.name(plain) if sign == DUCKDB.quote else SPARK.literal(plain)
-
-    return _QUOTED.sub(quoted, sql)

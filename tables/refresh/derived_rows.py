@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
 from infra.errors import BadDeclaration
-from infra.rows.rows import R, are_here, column_names, quoted, run_sql, with_null
+from infra.rows.rows import R, are_here, column_names, dialect_of, run_sql, with_null
 from infra.sql.names import SPARK
 from tables.declare.analysis import impure_call, wrong_columns
 from tables.declare.inference import RECORD
@@ -142,10 +142,11 @@ def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
 
 def first_of_each(rows: R, agreeing: Sequence[str]) -> R:
     """Remove repeated records: of those that agree in these columns the first in the log stays."""
-    names, same = (", ".join(map(quoted, columns)) for columns in (column_names(rows), agreeing))
-    order = ", ".join(f"{quoted(column)} NULLS FIRST" for column in (PARTITION, OFFSET))
-    numbered = f"SELECT *, row_number() OVER (PARTITION BY {same} ORDER BY {order}) AS _nth FROM {{rows}}"
-    first: Rows = run_sql(f"SELECT {names} FROM ({numbered}) WHERE _nth = 1", rows=rows)
+    by = dialect_of(rows)
+    order = ", ".join(f"{by.name(column)} NULLS FIRST" for column in (PARTITION, OFFSET))
+    nth = f"row_number() OVER (PARTITION BY {by.names(agreeing)} ORDER BY {order}) AS _nth"
+    numbered = f"SELECT *, {nth} FROM rows"
+    first: Rows = run_sql(f"SELECT {by.names(column_names(rows))} FROM ({numbered}) WHERE _nth = 1", rows=rows)
     return cast("R", first.cast(rows.schema) if are_here(first) and are_here(rows) else first)
 
 

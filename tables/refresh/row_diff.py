@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import pyarrow as pa
 
 from infra.delta.delta_writer import BEFORE, CHANGE
-from infra.rows.rows import R, are_here, cast_like, column_names, column_types, quoted, run_sql, without_maps
-from infra.sql.names import DUCKDB
+from infra.rows.rows import R, are_here, cast_like, column_names, column_types, dialect_of, run_sql, without_maps
+from infra.sql.names import Dialect
 from tables.declare.table import Table
 from tables.refresh.json_values import to_plain_json
 
@@ -46,23 +46,25 @@ def difference(
         `_before_<column>` for each column that is not of the key: what `Writer.apply` takes. In this process where both
         sides are, by DuckDB, in tenths of a second less than by Spark.
     """
-    types, by_spark = column_types(live), not (are_here(should) and are_here(live))
+    types, by = column_types(live), dialect_of(should, live)
     others, errors = [c for c in types if c not in key], _errors(types, approximate)
 
     def value(side: str, column: str) -> str:
-        return without_maps(f"{side}.{quoted(column)}", live, column, by_spark=by_spark)
+        return without_maps(by.name(side, column), live, column, by)
 
     unlike = [_unlike(value("s", c), value("l", c), errors.get(c)) for c in (others if compared is None else compared)]
     changed = " OR ".join(filter(None, unlike)) or "false"
-    columns = [f"CASE WHEN s._in THEN s.{quoted(c)} ELSE l.{quoted(c)} END AS {quoted(c)}" for c in [*key, *others]]
+    columns = [
+        f"CASE WHEN s._in THEN {by.name('s', c)} ELSE {by.name('l', c)} END AS {by.name(c)}" for c in [*key, *others]
+    ]
     columns.append(
         f"CASE WHEN l._was IS NULL THEN 'insert' WHEN s._in IS NULL THEN 'delete' WHEN {changed} THEN 'update' END "
         f"AS {CHANGE}"
     )
-    columns += [f"l.{quoted(c)} AS {quoted(BEFORE + c)}" for c in others]
+    columns += [f"{by.name('l', c)} AS {by.name(BEFORE + c)}" for c in others]
     rows = run_sql(
-        f"SELECT * FROM (SELECT {', '.join(columns)} FROM (SELECT *, true AS _in FROM {{should}}) s "
-        f"FULL OUTER JOIN (SELECT *, true AS _was FROM {{live}}) l ON {_same(key, 's', 'l')}) "
+        f"SELECT * FROM (SELECT {', '.join(columns)} FROM (SELECT *, true AS _in FROM should) s "
+        f"FULL OUTER JOIN (SELECT *, true AS _was FROM live) l ON {_same(by, key, 's', 'l')}) "
         f"WHERE {CHANGE} IS NOT NULL",
         should=cast_like(should, live),
         live=live,
@@ -75,14 +77,13 @@ def difference(
 
 def matching(rows: R, others: Rows, key: Sequence[str], how: Literal["SEMI", "ANTI"]) -> R:
     """The rows of whose keys the others have one (`SEMI`) or none (`ANTI`); nulls of a key are equal."""
-    joined: Rows = run_sql(
-        f"SELECT r.* FROM {{rows}} r {how} JOIN {{others}} o ON {_same(key, 'r', 'o')}", rows=rows, others=others
-    )
+    same = _same(dialect_of(rows, others), key, "r", "o")
+    joined: Rows = run_sql(f"SELECT r.* FROM rows r {how} JOIN others o ON {same}", rows=rows, others=others)
     return cast("R", joined.cast(rows.schema) if are_here(joined) and are_here(rows) else joined)
 
 
-def _same(key: Sequence[str], one: str, other: str) -> str:
-    return " AND ".join(f"{one}.{quoted(c)} IS NOT DISTINCT FROM {other}.{quoted(c)}" for c in key)
+def _same(by: Dialect, key: Sequence[str], one: str, other: str) -> str:
+    return " AND ".join(f"{by.name(one, c)} IS NOT DISTINCT FROM {by.name(other, c)}" for c in key)
 
 
 ALL_KINDS = ("insert", "update", "delete")
@@ -90,21 +91,24 @@ ALL_KINDS = ("insert", "update", "delete")
 
 def of_kinds(changes: R, kinds: Sequence[str]) -> R:
     """The rows of a difference that are insertions, updates or deletions: those of these kinds."""
-    return run_sql(f"SELECT * FROM {{changes}} WHERE {CHANGE} IN ({DUCKDB.literals(kinds)})", changes=changes)
+    listed = dialect_of(changes).literals(kinds)
+    return run_sql(f"SELECT * FROM changes WHERE {CHANGE} IN ({listed})", changes=changes)
 
 
 def rows_before(changes: R) -> R:
     """The rows of a difference as they were; insertions were none."""
-    columns = column_names(changes)
+    columns, by = column_names(changes), dialect_of(changes)
     names = [c for c in columns if c != CHANGE and not c.startswith(BEFORE)]
-    chosen = [f"{quoted(BEFORE + c if BEFORE + c in columns else c)} AS {quoted(c)}" for c in names]
-    return run_sql(f"SELECT {', '.join(chosen)} FROM {{changes}} WHERE {CHANGE} <> 'insert'", changes=changes)
+    chosen = [f"{by.name(BEFORE + c if BEFORE + c in columns else c)} AS {by.name(c)}" for c in names]
+    return run_sql(f"SELECT {', '.join(chosen)} FROM changes WHERE {CHANGE} <> 'insert'", changes=changes)
 
 
 def rows_after(changes: R) -> R:
     """The rows of a difference as they become; deletions become none."""
-    names = [quoted(c) for c in column_names(changes) if c != CHANGE and not c.startswith(BEFORE)]
-    return run_sql(f"SELECT {', '.join(names)} FROM {{changes}} WHERE {CHANGE} <> 'delete'", changes=changes)
+    names = [c for c in column_names(changes) if c != CHANGE and not c.startswith(BEFORE)]
+    return run_sql(
+        f"SELECT {dialect_of(changes).names(names)} FROM changes WHERE {CHANGE} <> 'delete'", changes=changes
+    )
 
 
 def _errors(types: Mapping[str, str], approximate: Mapping[str, float] | None) -> dict[str, float]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from infra.duckdb_session import query
-from infra.sql.names import DATAFUSION, DUCKDB, POSTGRES, SPARK, Constant, Dialect, for_spark
+from infra.sql.names import DATAFUSION, DUCKDB, POSTGRES, SPARK, Constant, Dialect
 
 ODD = st.text(st.sampled_from("'\"`\\{}[]$%?:;-/*\n\r\t é😀ab0"), max_size=12)
 TEXTS = ODD | st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=12)
@@ -97,15 +97,6 @@ def unescaped(text: str) -> str:
         assert sign != "'"
         read += next(signs) if sign == "\\" else sign
     return read
-
-
-@given(name=NAMES, value=ODD)
-def test_sql_for_duckdb_says_the_same_to_spark(name: str, value: str) -> None:
-    written = "SELECT {name} AS n FROM t WHERE 'it''s' = {value} AND \"a`\"\"b\" > 0"
-    one = written.format(name=DUCKDB.name(name), value=DUCKDB.literal(value))
-    assert for_spark(one) == (
-        f"SELECT {SPARK.name(name)} AS n FROM t WHERE 'it\\'s' = {SPARK.literal(value)} AND `a``\"b` > 0"
-    )
 
 
 @pytest.mark.parametrize(

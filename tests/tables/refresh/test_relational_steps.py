@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infra.rows.rows import here, quoted, run_sql
+from infra.rows.rows import dialect_of, here, run_sql
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.refresh.derived_rows import first_of_each
 from tables.refresh.row_diff import difference, matching, of_kinds, rows_after, rows_before
@@ -118,7 +118,10 @@ def test_rows_of_both_places_are_joined_by_spark(spark: SparkSession) -> None:
     assert here(joined)["key"].to_pylist() == ["a"]
 
 
-def test_a_name_of_a_column_is_never_read_as_sql() -> None:
+@pytest.mark.parametrize("is_here", [True, False])
+def test_a_name_of_a_column_is_never_read_as_sql(spark: SparkSession, is_here: bool) -> None:
     odd = 'x", (SELECT 1) AS "y {rows} `z'
     rows = pa.table({odd: [1, 2]})
-    assert run_sql(f"SELECT {quoted(odd)} FROM {{rows}} WHERE {quoted(odd)} = 2", rows=rows).to_pydict() == {odd: [2]}
+    frame = rows if is_here else spark.createDataFrame(rows)
+    name = dialect_of(frame).name(odd)
+    assert here(run_sql(f"SELECT {name} FROM rows WHERE {name} = 2", rows=frame)).to_pydict() == {odd: [2]}
