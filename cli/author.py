@@ -36,19 +36,24 @@ def check(
 
     A file is loaded, the plan of its function is read, and Spark resolves names and types against empty inputs: on the
     platform's server where it runs, else in a JVM of its own. The newest schema of a subject must read what its older
-    ones wrote. The DAGs are made and stored as Airflow does it. Exit code 2 when there is a mistake.
+    ones wrote. The DAGs are made and stored as Airflow does it. Exit code 2 when there is a mistake; of a live table
+    that only a new rule refuses, a line says what to add.
     """
     settings = Settings.from_environment()
+    from infra.delta.lake import Lake
     from tables.declare.encodings import find_encoding
     from tables.declare.registry import load, mistakes_in
     from tables.declare.topic_schemas import incompatible_changes
+    from tables.refresh.acceptance import live_unproved, refused
 
-    registry, chosen = load(quietly=True), names or []
-    faults = [fault for full, fault in registry.faults.items() if not chosen or _is_named(full, chosen)]
+    registry, lake, chosen = load(quietly=True), Lake(settings), names or []
+    left_out, live = refused(lake, registry), live_unproved(lake, registry)
+    faults = [fault for full, fault in left_out.items() if not chosen or _is_named(full, chosen)]
     mistakes = [mistake for fault in faults for mistake in mistakes_in(fault)]
-    sound = [name for name in chosen if not any(_is_named(full, [name]) for full in registry.faults)]
+    sound = [name for name in chosen if not any(_is_named(full, [name]) for full in left_out)]
     sound += [name for name in chosen if name in registry.domains and name not in sound]
     tables = registry.chosen(sound) if sound or not chosen else []
+    tables = [table for table in tables if table.full_name not in left_out]
     mistakes += [
         mistake
         for full, topic in registry.topics.items()
@@ -61,12 +66,16 @@ def check(
         with _storing_dags(settings) as unstorable:
             if tables:
                 analysis = _analysed(settings, registry, tables)
-                mistakes, whole = [*mistakes, *analysis.mistakes], analysis.whole
+                known = {m.message for name in live for m in mistakes_in(registry.unproved[name])}
+                mistakes += [mistake for mistake in analysis.mistakes if mistake.message not in known]
+                whole = analysis.whole
             mistakes += [fault for domain, fault in unstorable().items() if not chosen or domain in of]
     if as_json:
         print_json([{"message": m.message, "hint": m.hint} for m in mistakes])
     else:
         for table in tables:
+            if table.full_name in live:
+                out.print(f"[yellow]![/] {escape(live[table.full_name])}", soft_wrap=True)
             if table.redundant:
                 given = ", ".join(table.redundant)
                 out.print(f"[dim]{table.full_name}: the function says {given}, too: leave it out.[/]", soft_wrap=True)

@@ -93,7 +93,9 @@ def start_platform(
 def _starting(settings: Settings, domains: Sequence[str]) -> Iterator[Registry]:
     """The domains that the platform runs from now on; says which are left out. The watch of streams waits meanwhile."""
     from infra.chosen_domains import choose_domains
+    from infra.delta.lake import Lake
     from tables.declare.registry import load, running
+    from tables.refresh.acceptance import live_unproved, refused
 
     chosen: Sequence[str] = []
     if domains:
@@ -103,8 +105,11 @@ def _starting(settings: Settings, domains: Sequence[str]) -> Iterator[Registry]:
         if chosen:
             choose_domains(settings, chosen)
         registry = running(settings)
-        for fault in registry.faults.values():
+        lake = Lake(settings)
+        for fault in refused(lake, registry).values():
             print_fault(fault, "It is left out; all else runs.")
+        for sentence in live_unproved(lake, registry).values():
+            out.print(f"[yellow]![/] {escape(sentence)}", soft_wrap=True)
         yield registry
 
 

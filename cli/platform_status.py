@@ -182,11 +182,11 @@ class Observer:
         """
         from batch.ledgers.audit_history import last_audits
         from infra.process import supervisor
-        from tables.refresh.acceptance import of_other_code
+        from tables.refresh.acceptance import live_unproved, of_other_code, refused
         from tables.refresh.events.lost_offsets import gaps
 
-        problems = [fault.message for fault in self._registry.faults.values()]
         settings, registry, lake = self._settings, self._registry, self._lake
+        problems = [fault.message for fault in refused(lake, registry).values()]
         progress = _tolerant(problems, "progress", lambda: _progress(settings, registry)) or []
         processes = supervisor.state(settings)
         offsets = _tolerant(problems, "broker", lambda: _offsets(settings, registry, processes)) or {}
@@ -204,6 +204,7 @@ class Observer:
         problems += [unloaded] if unloaded else []
         problems += [f"{capture.topic}: {capture.fault}" for capture in captured or [] if capture.fault]
         problems += [str(gap) for gap in lost if gap.is_open]
+        problems += live_unproved(lake, registry).values()
         problems += [
             f"{name}: not all rows are known to be of the accepted code, see `./twofold plan {name.split('.')[0]}`"
             for name in of_other_code(lake, [*registry.topics, *registry.tables])
@@ -262,15 +263,16 @@ class Observer:
         return self._analyst
 
 
-def declarations(registry: Registry) -> Finding:
+def declarations(lake: Lake, registry: Registry) -> Finding:
     """The doctor's findings about the files under tables/."""
     from infra.process.doctor import Finding
+    from tables.refresh.acceptance import live_unproved, refused
 
-    faults = registry.faults.values()
+    faults = refused(lake, registry).values()
     return Finding(
         name="Declarations",
         ok=not faults,
-        found="; ".join(fault.message for fault in faults) or "without a fault",
+        found="; ".join([*(f.message for f in faults), *live_unproved(lake, registry).values()]) or "without a fault",
         expected="files that can be loaded",
         hint=next((fault.hint for fault in faults if fault.hint), "Correct the file, then `./twofold up`."),
     )

@@ -4,6 +4,7 @@ TwofoldError
 ├── BadArgument              an argument, refused before anything was touched
 ├── BadSetting               an environment variable
 ├── BadDeclaration           a file under tables/
+│   └── Unproved             its function runs, but is not known to give one result
 ├── MissingTool              Java, a jar, a package: the machine is not set up
 ├── PortTaken                another process listens where we should
 ├── ProcessFailed            a supervised process does not run
@@ -74,6 +75,10 @@ class BadDeclaration(TwofoldError):
     """A topic or a table whose file says something that cannot hold."""
 
     exit_code = 2
+
+
+class Unproved(BadDeclaration):
+    """A table whose function runs, but is not known to give one result; live rows that are accepted go on."""
 
 
 class MissingTool(TwofoldError):

@@ -32,7 +32,7 @@ from streaming.query.running_query import Running, use_pool
 from tables.declare.analysis import require_no_mistake
 from tables.declare.registry import load
 from tables.declare.table import Table
-from tables.refresh.acceptance import is_accepted
+from tables.refresh.acceptance import is_accepted, require_proved
 from tables.refresh.events.topic_specs import specs
 from tables.refresh.open_platform import Platform, ensure_table, opened
 
@@ -130,6 +130,7 @@ def _ensure(platform: Platform, table: Table) -> None:
     ensure_table(lambda: platform.spark, platform.lake, platform.registry, table)
     if not is_accepted(platform.lake, table, platform.registry):
         # Its stream will refuse the changed definition until a backfill; a mistake in it is of more use to the author.
+        require_proved(platform.lake, table, platform.registry)
         require_no_mistake(platform.spark, platform.registry, table)
     platform.lake.describe(table.full_name, table.columns)
 

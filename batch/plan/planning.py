@@ -36,7 +36,7 @@ from infra.rows.sizes import CHANGED, is_small
 from infra.sql.names import SPARK
 from tables.declare.code_fingerprint import digest
 from tables.declare.registry import Registry
-from tables.refresh.acceptance import Accepted, accepted_code, definition, is_accepted
+from tables.refresh.acceptance import Accepted, accepted_code, definition, is_accepted, require_proved
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform
@@ -73,8 +73,10 @@ def make_plan(
         prepare: what is done to the copy before, as is done to the live platform before a plan is published.
         with_below: also tables that read these.
 
-    Raises: as the rewrite; no plan is made then.
+    Raises: as the rewrite, and `Unproved` for code that is new to a table; no plan is made then.
     """
+    for name in live.registry.tables.keys() & names if cause != "rollback" else ():
+        require_proved(live.lake, live.registry.tables[name], live.registry)
     plans, run = Plans(live.lake.settings), run_name(cause)
     draft = plans.drafted(run)
     with (

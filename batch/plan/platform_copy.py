@@ -40,7 +40,8 @@ def copied(
         with_history: all changes that these tables have ever had can be read in the copy.
     """
     settings = _settings_of_copy(live.lake.settings, home)
-    copy = Platform(lambda: live.spark, Lake(settings), live.registry)
+    # What is refused as new is refused before: the copy lacks live tables that are not reached.
+    copy = Platform(lambda: live.spark, Lake(settings), replace(live.registry, unproved={}))
     _remove_left(Path(settings.lake).parent)
     try:
         below = live.registry.below(names) if with_below else []

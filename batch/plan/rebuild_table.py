@@ -17,6 +17,7 @@ from infra.settings import Settings
 from tables.declare.registry import load
 from tables.declare.table import Table
 from tables.declare.topic import Topic
+from tables.refresh.acceptance import require_proved
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform, opened
 from tables.refresh.shadow_lake import drop, is_stale, shadow
@@ -41,6 +42,7 @@ def plan_rebuild(settings: Settings, name: str, reingest: Reingest, who: str, wh
         if fresh:
             drop(settings, table)
         with opened(settings, "rebuild", [table.domain], runs_streams=True) as live:
+            require_proved(live.lake, table, live.registry)
             log = Log(live, list(live.registry.above(table).topics))
             rebuilt = rebuild_in_shadow(live, table, log, reingest)
             plan = make_plan(

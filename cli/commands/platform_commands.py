@@ -91,6 +91,7 @@ def doctor(as_json: Json = False) -> None:
     from cli.captures import capture_findings
     from cli.platform_status import declarations, streams
     from dags.unloaded_dags import dags_finding
+    from infra.delta.lake import Lake
     from infra.process.doctor import examine
     from tables.declare.registry import running
 
@@ -98,7 +99,7 @@ def doctor(as_json: Json = False) -> None:
     registry = running(settings)
     findings = [
         *examine(settings, captures=captures_tables(registry)),
-        declarations(registry),
+        declarations(Lake(settings), registry),
         streams(settings, registry),
         dags_finding(settings, registry),
         *capture_findings(settings, registry),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from infra.errors import BadDeclaration
+from infra.errors import BadDeclaration, Unproved
 
 
 def found_by(*checks: Callable[[], object]) -> list[BadDeclaration]:
@@ -41,10 +41,15 @@ def split(fault: BadDeclaration) -> list[BadDeclaration]:
 
 @contextmanager
 def together_with(known: Sequence[BadDeclaration]) -> Iterator[None]:
-    """Raise these mistakes with the one that leaves the block, or alone."""
-    mistakes = list(known)
+    """Raise these mistakes with the one that leaves the block, or alone; as `Unproved` where each is."""
+    mistakes, raised = list(known), list(known)
     try:
         yield
     except BadDeclaration as fault:
         mistakes += split(fault)
-    require_none(mistakes)
+        raised.append(fault)
+    try:
+        require_none(mistakes)
+    except BadDeclaration as fault:
+        kind = Unproved if all(isinstance(one, Unproved) for one in raised) else BadDeclaration
+        raise kind(fault.message, hint=fault.hint, **fault.facts) from None

@@ -52,11 +52,13 @@ class PlanMistake:
 
     Attributes:
         only_on_stream: it is one only where a stream keeps open rows in its state.
+        runs: the function runs all the same, and may give one result.
     """
 
     message: str
     hint: str
     only_on_stream: bool = False
+    runs: bool = True
 
 
 def find_mistakes(root: Relation, identities: Mapping[str, Sequence[str]]) -> list[PlanMistake]:
@@ -153,6 +155,7 @@ def _of_value(part: Expr) -> Iterator[PlanMistake]:
             yield PlanMistake(
                 f"names the column {part.name!r}, which is not there.",
                 f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(part.columns)}.",
+                runs=False,
             )
 
 

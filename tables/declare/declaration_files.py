@@ -6,13 +6,13 @@ import ast
 import importlib.util
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from infra.errors import BadDeclaration, TwofoldError
+from infra.errors import BadDeclaration, TwofoldError, Unproved
 from infra.settings import ROOT
 from tables.algebra.code_mistakes import impure_calls
 from tables.algebra.mistake_list import found_by, require_none
@@ -40,7 +40,8 @@ class in_file:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TwofoldError):
             facts = {**error.facts, "file": str(self.path)}
-            raise BadDeclaration(f"{self._shown()}: {error.message}", hint=error.hint, **facts) from error
+            kind = Unproved if isinstance(error, Unproved) else BadDeclaration
+            raise kind(f"{self._shown()}: {error.message}", hint=error.hint, **facts) from error
         if isinstance(error, SyntaxError):
             raise BadDeclaration(f"{self._shown()}, line {error.lineno}: {error.msg}.", file=str(self.path)) from error
         unknown = re.search(r"^(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
@@ -112,9 +113,9 @@ def read_declaration(path: Path) -> Topic | DeclarationFile:
         mistakes = found_by(
             lambda: _require_description(description),
             lambda: _check_heavy_imports(tree),
-            lambda: _check_calls(tree),
             lambda: _require_unbound(expected[0]),
         )
+        mistakes += _impure(tree)
         binding: dict[str, Any] = {"domain": path.parent.name, "name": path.stem, "description": description}
         if isinstance(expected[0], Draft):
             return DeclarationFile(path, expected[0], binding, [*mistakes, *expected[0].mistakes])
@@ -150,11 +151,12 @@ def _module(path: Path, tree: ast.Module) -> ModuleType:
     return module
 
 
-def _check_calls(tree: ast.Module) -> None:
+def _impure(tree: ast.Module) -> Iterator[Unproved]:
+    """Finds calls of clocks, chance and other places: one mistake for all of them."""
     found = list(impure_calls(tree))
     if found:
         calls = ", ".join(f"{name} in line {line}" for line, name, _ in found)
-        raise BadDeclaration(
+        yield Unproved(
             f"uses {calls}, which gives the stream and the batch different answers.",
             hint=" ".join(dict.fromkeys(instead for _, _, instead in found)),
         )

@@ -10,14 +10,14 @@ import difflib
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from infra.atomic_write import write_atomically
 from infra.duration import parse_duration
-from infra.errors import BadDeclaration
+from infra.errors import BadDeclaration, Unproved
 from tables.algebra.connect_plan import read_function
 from tables.algebra.dependencies import (
     ALL_ROWS,
@@ -160,16 +160,13 @@ def _missing(found: Mapping[str, Any], inference: Inference) -> Iterator[BadDecl
         )
 
 
-def require_sound(function: str, mistakes: Sequence[PlanMistake]) -> None:
-    """Refuse a function that its plan shows to be wrong.
-
-    Raises:
-        BadDeclaration: the first mistake, with the others in the fact `more`.
-    """
-    if mistakes:
-        first, *more = mistakes
-        others = [{"message": f"{function} {mistake.message}", "hint": mistake.hint} for mistake in more]
-        raise BadDeclaration(f"{function} {first.message}", hint=first.hint, more=others)
+def plan_mistakes(derive: Callable[..., object], inference: Inference, *, on_stream: bool) -> list[BadDeclaration]:
+    """Returns the mistakes that the plan of a function shows: those that only a stream cannot run, or all others."""
+    return [
+        (Unproved if one.runs and not on_stream else BadDeclaration)(f"{derive.__name__} {one.message}", hint=one.hint)
+        for one in inference.mistakes
+        if one.only_on_stream == on_stream
+    ]
 
 
 def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> Inference:

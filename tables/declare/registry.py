@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from infra.capture.captured_table import unfit_names
 from infra.chosen_domains import chosen_domains
-from infra.errors import BadArgument, BadDeclaration
+from infra.errors import BadArgument, BadDeclaration, Unproved
 from infra.settings import Settings
-from tables.algebra.mistake_list import split, together_with
+from tables.algebra.mistake_list import require_none, split, together_with
 from tables.declare.declaration_files import (
     FOLDER,
     OWN,
@@ -27,7 +27,7 @@ from tables.declare.declaration_files import (
     read_declaration,
     require_domain_name,
 )
-from tables.declare.inference import RECORD, Inference, complete, kept, redundant, require_sound
+from tables.declare.inference import RECORD, Inference, complete, kept, plan_mistakes, redundant
 from tables.declare.table import Strategy, Table
 from tables.declare.topic import Topic
 
@@ -42,12 +42,14 @@ class Registry:
     Attributes:
         faults: declaration, or domain, that cannot be loaded -> why; what reads it is among them.
         elsewhere: full names of what other domains declare, where this is of some alone.
+        unproved: table whose function runs, but is not known to give one result -> why. Nothing new is made of it.
     """
 
     topics: Mapping[str, Topic]
     tables: Mapping[str, Table]
     faults: Mapping[str, BadDeclaration] = field(default_factory=dict)
     elsewhere: Collection[str] = ()
+    unproved: Mapping[str, Unproved] = field(default_factory=dict)
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -79,6 +81,7 @@ class Registry:
             {name: table for name, table in self.tables.items() if within(name)},
             {name: fault for name, fault in self.faults.items() if within(name)},
             [name for name in (*self.topics, *self.tables, *self.faults) if not within(name)],
+            {name: fault for name, fault in self.unproved.items() if within(name)},
         )
 
     def domain_topics(self, domain: str) -> list[Topic]:
@@ -286,7 +289,7 @@ def _read(folder: Path) -> Registry:
             else:
                 drafts[declaration.full_name] = declaration
     _leave_out_captures(topics, faults, folder)
-    return _completed(topics, drafts, faults, folder)
+    return _completed(topics, drafts, faults)
 
 
 def _leave_out_captures(topics: dict[str, Topic], faults: dict[str, BadDeclaration], folder: Path) -> None:
@@ -300,7 +303,7 @@ def _leave_out_captures(topics: dict[str, Topic], faults: dict[str, BadDeclarati
 
 
 def _completed(
-    topics: Mapping[str, Topic], drafts: Mapping[str, DeclarationFile], faults: dict[str, BadDeclaration], folder: Path
+    topics: Mapping[str, Topic], drafts: Mapping[str, DeclarationFile], faults: dict[str, BadDeclaration]
 ) -> Registry:
     """The tables of the drafts, each after those that it reads; a fault of one is a fault of those that read it."""
     declared_names = {*topics, *drafts, *faults}
@@ -308,17 +311,27 @@ def _completed(
     order, circular = _in_order(drafts, declared_names)
     faults |= circular
     tables: dict[str, Table] = {}
+    unproved: dict[str, Unproved] = {}
     for file in order:
         try:
             with in_file(file.path), together_with(file.mistakes):
                 read = file.reads(declared_names)
                 _check_inputs(file, read, {*topics, *drafts}, faults)
-                table, inference = _table(file, read, {**topics, **tables}, columns)
-                _check(table, inference, Registry(topics, {**tables, table.full_name: table}))
-            tables[table.full_name], columns[table.full_name] = table, inference.columns
+                sources: dict[str, Topic | Table] = {n: topics.get(full) or tables[full] for n, full in read.items()}
+                seen = {name: columns[full] for name, full in read.items()}
+                if "lineage_columns" in file.draft.given:
+                    seen |= {n: [*one.columns, RECORD] for n, one in sources.items() if isinstance(one, Topic)}
+                inference = kept(file.path, file.draft, sources, seen)
+                with together_with(plan_mistakes(file.draft.derive, inference, on_stream=False)):
+                    table = _table(file, seen, inference)
+                    _check(table, inference, Registry(topics, {**tables, table.full_name: table}))
+        except Unproved as fault:
+            unproved[file.full_name] = fault
         except BadDeclaration as fault:
             faults[file.full_name] = fault
-    return Registry(topics, {name: tables[name] for name in drafts if name in tables}, faults)
+            continue
+        tables[file.full_name], columns[file.full_name] = table, inference.columns
+    return Registry(topics, {name: tables[name] for name in drafts if name in tables}, faults, unproved=unproved)
 
 
 def mistakes_in(fault: BadDeclaration) -> list[BadDeclaration]:
@@ -347,21 +360,9 @@ def _in_order(
                     faults[name] = fault
 
 
-def _table(
-    file: DeclarationFile,
-    read: Mapping[str, str],
-    declared: Mapping[str, Topic | Table],
-    columns: Mapping[str, Sequence[str] | None],
-) -> tuple[Table, Inference]:
+def _table(file: DeclarationFile, seen: Mapping[str, Sequence[str] | None], inference: Inference) -> Table:
     """The table, its parameters inferred where the file does not give them, and what follows from its function."""
-    draft, sources = file.draft, {name: declared[full] for name, full in read.items()}
-    has_record = "lineage_columns" in draft.given
-    seen = {name: columns[full] for name, full in read.items()}
-    for name, source in sources.items():
-        if isinstance(source, Topic) and has_record:
-            seen[name] = [*source.columns, RECORD]
-    inference = kept(file.path, draft, sources, seen)
-    require_sound(draft.derive.__name__, [m for m in inference.mistakes if not m.only_on_stream])
+    draft = file.draft
     parameters = complete(draft, inference, seen)
     inferred = tuple(name for name, value in parameters.items() if name not in draft.given and value is not None)
     follows: dict[str, Any] = {
@@ -370,10 +371,7 @@ def _table(
         "redundant": redundant(draft, inference, seen),
         "lineage": inference.lineage,
     }
-    table = Table(derive=draft.derive, **parameters, **follows, **file.binding)
-    if table.closes_at and not any(isinstance(source, Table) for source in sources.values()):
-        require_sound(draft.derive.__name__, inference.mistakes)
-    return table, inference
+    return Table(derive=draft.derive, **parameters, **follows, **file.binding)
 
 
 def _check_inputs(
@@ -400,13 +398,8 @@ def _check(table: Table, inference: Inference, registry: Registry) -> None:
             "closes_at: a table that reads tables never closes a row, since theirs can be corrected.",
             hint="Leave closes_at away; the rows follow every correction.",
         )
-    if registry.strategy(table) is Strategy.APPEND and inference.key_lacks is not None:
-        added = f", or add {', '.join(inference.key_lacks)} to it" if inference.key_lacks else ""
-        raise BadDeclaration(
-            f"primary_key={list(table.primary_key)} does not identify a row: of several with one key the stream would "
-            "keep the first, the batch any.",
-            hint=f"Write sequence_by=[...], which says what row stays, or group by the key{added}.",
-        )
+    if table.closes_at:
+        require_none(plan_mistakes(table.derive, inference, on_stream=True))
     _check_records(table, registry)
     for topic in (source for source in registry.upstream(table) if isinstance(source, Topic)):
         named = zip(table.recompute_by, table.scope_in(topic), strict=True)
@@ -416,6 +409,13 @@ def _check(table: Table, inference: Inference, registry: Registry) -> None:
                 f"scope_columns names {', '.join(missing)}, which {topic.full_name} does not have.",
                 hint=f"It has {', '.join(topic.columns)}.",
             )
+    if registry.strategy(table) is Strategy.APPEND and inference.key_lacks is not None:
+        added = f", or add {', '.join(inference.key_lacks)} to it" if inference.key_lacks else ""
+        raise Unproved(
+            f"primary_key={list(table.primary_key)} does not identify a row: of several with one key the stream would "
+            "keep the first, the batch any.",
+            hint=f"Write sequence_by=[...], which says what row stays, or group by the key{added}.",
+        )
 
 
 def _check_records(table: Table, registry: Registry) -> None:

@@ -11,7 +11,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING
 
 from infra.delta.lake import Lake
-from infra.errors import DefinitionChanged, WriteConflict
+from infra.errors import BadDeclaration, DefinitionChanged, WriteConflict
 from tables.declare.code_fingerprint import digest, fingerprint
 from tables.declare.registry import Registry
 from tables.declare.table import Table
@@ -168,6 +168,32 @@ def is_accepted(lake: Lake, table: Table, registry: Registry) -> bool:
     """Whether the table's rows, where there are some, are of today's definition, or are on the way to it."""
     fact = accepted_code(lake, table.full_name)
     return fact is None or fact.is_of(definition(table, registry))
+
+
+def live_unproved(lake: Lake, registry: Registry) -> dict[str, str]:
+    """Finds the tables that go on with their code, though a new one like it is refused, and says what each lacks."""
+    return {
+        name: f"{name} goes on, but a new table like it is refused: {what.rstrip('.')}; {hint[:1].lower()}{hint[1:]}"
+        for name, fault in registry.unproved.items()
+        if lake.exists(name) and is_accepted(lake, registry.tables[name], registry)
+        for what, hint in [(fault.message.partition(": ")[2], fault.hint or "correct it.")]
+    }
+
+
+def refused(lake: Lake, registry: Registry) -> dict[str, BadDeclaration]:
+    """Finds what is left out, and why: what cannot be loaded, and new code that is not known to give one result."""
+    live = live_unproved(lake, registry)
+    return {**registry.faults, **{name: fault for name, fault in registry.unproved.items() if name not in live}}
+
+
+def require_proved(lake: Lake, table: Table, registry: Registry) -> None:
+    """Refuse to make rows of code that is not known to give one result, unless the table's rows are of it.
+
+    Raises:
+        Unproved: names what to declare.
+    """
+    if fault := refused(lake, registry).get(table.full_name):
+        raise fault
 
 
 def require_one_definition(lake: Lake, table: Table, registry: Registry, at: DeltaTable | None = None) -> None:

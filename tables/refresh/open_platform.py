@@ -19,6 +19,7 @@ from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
 from tables.declare.topic import Topic
+from tables.refresh.acceptance import require_proved
 from tables.refresh.derived_rows import declared_columns
 from tables.refresh.events import lost_offsets, transaction_offsets
 from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
@@ -157,10 +158,12 @@ def ensure_table(
     """Create the table when it is not there; its inputs are.
 
     Raises:
-        BadDeclaration: its function does not fit its inputs or its own declaration, or an input is not there.
+        BadDeclaration: its function does not fit its inputs or its own declaration, is not known to give one result,
+            or an input is not there.
     """
     if lake.exists(table.full_name):
         return
+    require_proved(lake, table, registry)
     missing = [source.full_name for source in registry.upstream(table) if not lake.exists(source.full_name)]
     if missing:
         raise BadDeclaration(

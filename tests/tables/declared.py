@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, TypeVar
 
+from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 
@@ -61,6 +62,15 @@ def written(folder: Path, files: Mapping[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(dedent(text))
     return folder
+
+
+def proved(registry: Registry) -> Registry:
+    """The registry, of which nothing is refused.
+
+    Raises:
+        BadDeclaration: a file that cannot be loaded, or a table that is not known to give one result.
+    """
+    return replace(registry, faults={**registry.faults, **registry.unproved}).require_sound()
 
 
 def edited(text: str, old: str, new: str) -> str:

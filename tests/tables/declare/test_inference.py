@@ -17,7 +17,7 @@ from tables.declare.code_fingerprint import fingerprint
 from tables.declare.parameter_checks import BOUND
 from tables.declare.registry import load, mistakes_in
 from tables.declare.table import Parameters, Table
-from tests.tables.declared import TOPIC_FILE, edited, written
+from tests.tables.declared import TOPIC_FILE, edited, proved, written
 
 ALARMS_FILE = '''\
 """Alarms of sensors."""
@@ -65,7 +65,7 @@ INFERRED = ("primary_key", "event_time", "depends_within", "closes_at", "ends_at
 def plant(folder: Path, **tables: str) -> Any:
     """The topics `readings` and `alarms`, and these tables."""
     files = {"readings": TOPIC_FILE, "alarms": ALARMS_FILE, **{name: HEAD + text for name, text in tables.items()}}
-    return load(written(folder, {f"plant/{name}.py": text for name, text in files.items()})).require_sound()
+    return proved(load(written(folder, {f"plant/{name}.py": text for name, text in files.items()})))
 
 
 def inference_of(table: Table) -> dict[str, Any]:

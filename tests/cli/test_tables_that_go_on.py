@@ -1,0 +1,54 @@
+"""`check`, `up`, `status` and `doctor` name a live table that only a new rule refuses, and what it lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.platform_start import _starting
+from infra.delta.lake import Lake
+from infra.settings import Settings
+from tables.declare import registry
+from tables.declare.registry import Registry
+from tests.cli.conftest import Cli
+from tests.tables.refresh.test_live_tables import SAYS, filled, plant
+
+
+@pytest.fixture
+def declared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Registry:
+    found = plant(tmp_path / "tables")
+    monkeypatch.setattr(registry, "load", lambda **_: found)
+    return found
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_check_warns_of_a_live_table_and_refuses_a_new_one(
+    cli: Cli, home: Path, declared: Registry, is_live: bool
+) -> None:
+    if is_live:
+        filled(Lake(Settings(home=home)), declared)
+    ran = cli("check", "--quick")
+    assert [f"! {sentence}" in ran.out for sentence in SAYS.values()] == [is_live, is_live]
+    assert ("3 tables without a mistake" in ran.out, "2 mistakes" in ran.out) == (is_live, not is_live)
+    assert (ran.code, cli("check", "plant.first", "--quick").code) == ((0, 0) if is_live else (2, 2))
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_what_goes_on_is_named_and_what_is_refused_is_a_fault(
+    cli: Cli, home: Path, declared: Registry, capsys: pytest.CaptureFixture[str], is_live: bool
+) -> None:
+    settings = Settings(home=home)
+    if is_live:
+        filled(Lake(settings), declared)
+    [found] = [finding for finding in cli("doctor", "--json").document if finding["name"] == "Declarations"]
+    assert found["ok"] == is_live
+    problems = cli("status", "--json").document["problems"]
+    for said in SAYS.values() if is_live else [fault.message for fault in declared.unproved.values()]:
+        assert said in found["found"]
+        assert said in problems
+    with _starting(settings, []) as starting:
+        assert list(starting.tables) == list(declared.tables)
+    out = capsys.readouterr().out
+    assert [f"! {sentence}" in out for sentence in SAYS.values()] == [is_live, is_live]
+    assert ("It is left out; all else runs." in out) != is_live
