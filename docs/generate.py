@@ -48,15 +48,15 @@ def declarations() -> str:
     from quality import rules
     from tables.declare import spark_names
     from tables.declare.functions import bloom_filters, event_patterns
-    from tables.declare.table import Strategy, Table
+    from tables.declare.table import Parameters, Strategy, Table
     from tables.declare.topic import DeviceClock, Topic
 
     parts = ["# Declarations\n\n" + GENERATED + "Column types are on [a page of their own](types.md).\n"]
-    for kind in (Topic, Table, DeviceClock):
-        meaning = arguments_of(kind)
+    for kind, parameters in ((Topic, Topic), (Table, Parameters), (DeviceClock, DeviceClock)):
+        meaning = arguments_of(parameters)
         rows = [
             [f"`{f.name}`", _default(f, inferred=kind is Table), meaning[f.name]]
-            for f in fields(kind)
+            for f in fields(parameters)
             if f.name in meaning
         ]
         about = f"## {kind.__name__}\n\n{purpose_of(kind)}"

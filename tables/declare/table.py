@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.rules import Rule
 from tables.algebra.expression_sql import require_value
 from tables.algebra.mistake_list import found_by, require_none
-from tables.declare.parameter_checks import duration_checks, require_known, require_list, require_rules, set_fields
+from tables.declare.parameter_checks import require_known, require_list, require_rules, set_fields
 from tables.declare.topic import Topic
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ KEY_OF_ONE_ROW = (
     "Write primary_key=[...], the columns that identify a row. A table of one row has a constant one: "
     '.withColumn("id", F.lit(1)), primary_key=["id"], recompute_by=[].'
 )
+P = ParamSpec("P")
+R = TypeVar("R")
+_LISTS = ("primary_key", "recompute_by", "sequence_by", "lineage_columns", "tags")
 _TABLE_DURATIONS = ("watermark", "depends_within", "trigger_interval", "freshness")
 _DESCRIBED = re.compile(r"([A-Za-z][A-Za-z0-9_]*): (\S.*)")
 
@@ -76,8 +79,8 @@ class Strategy(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
-    """A Delta table: a pure function of topics and other tables. A file declares it by `@table`.
+class Parameters:
+    """The parameters of `@table`.
 
     Args:
         primary_key: columns that identify an output row.
@@ -111,19 +114,10 @@ class Table:
             not. None: within 15 minutes.
         approve_above: a rewrite that Airflow runs may change so many rows, its own and those of tables below it,
             without a person's approval; None: none.
-
-    Attributes:
-        derive: the function: DataFrames in, one DataFrame out; its parameters name its inputs, topics or tables of the
-            domain.
-        several: how a row can depend on several rows of an input, in words; empty: it does not, or that is not known.
-        inferred: the parameters that the declaration leaves to what its function does.
-        redundant: those that it gives, though the function says the same.
-        lineage: column -> the columns of inputs that its value is made of, `input.column`, as far as that is known.
     """
 
-    derive: Derive
-    primary_key: Sequence[str]
-    recompute_by: Sequence[str]
+    primary_key: Sequence[str] = ()
+    recompute_by: Sequence[str] = ()
     event_time: str | None = None
     watermark: str = "0 seconds"
     closes_at: str | None = None
@@ -141,6 +135,21 @@ class Table:
     freshness: str | None = None
     approve_above: int | None = None
 
+
+@dataclass(frozen=True, kw_only=True)
+class Table(Parameters):
+    """A Delta table: a pure function of topics and other tables. A file declares it by `@table`.
+
+    Attributes:
+        derive: the function: DataFrames in, one DataFrame out; its parameters name its inputs, topics or tables of the
+            domain.
+        several: how a row can depend on several rows of an input, in words; empty: it does not, or that is not known.
+        inferred: the parameters that the declaration leaves to what its function does.
+        redundant: those that it gives, though the function says the same.
+        lineage: column -> the columns of inputs that its value is made of, `input.column`, as far as that is known.
+    """
+
+    derive: Derive
     domain: str = ""
     name: str = ""
     description: str = ""
@@ -150,10 +159,10 @@ class Table:
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("primary_key", "recompute_by", "sequence_by", "tags"):
-            require_list(name, getattr(self, name))
-            set_fields(self, **{name: tuple(getattr(self, name))})
-        set_fields(self, checks=tuple(self.checks))
+        require_none(found_by(*(check for name, value in vars(self).items() for check in _checks_of(name, value))))
+        for name in (*_LISTS, "checks"):
+            if getattr(self, name) is not None:
+                set_fields(self, **{name: tuple(getattr(self, name))})
         if not callable(self.derive):
             raise BadDeclaration(f"derive={self.derive!r}: expected a function from DataFrames to a DataFrame.")
         if not self.inputs:
@@ -163,9 +172,6 @@ class Table:
             )
         if not self.primary_key:
             raise BadDeclaration("primary_key is empty.", hint=KEY_OF_ONE_ROW)
-        _require_late(self.late)
-        if self.approve_above is not None and (type(self.approve_above) is not int or self.approve_above < 0):
-            raise BadDeclaration(f"approve_above={self.approve_above!r}: expected a number of rows, 0 or more.")
         if self.closes_at and self.sequence_by and self.sequence_by[0] != self.event_time:
             raise BadDeclaration(
                 f"With closes_at, sequence_by must start with event_time {self.event_time!r}; it starts with "
@@ -190,9 +196,6 @@ class Table:
                 )
             for text in filter(None, columns.values()):
                 require_value(text, f"scope_columns of {source}")
-        if self.lineage_columns is not None:
-            require_list("lineage_columns", self.lineage_columns)
-            set_fields(self, lineage_columns=tuple(self.lineage_columns))
         errors = {**dict(self.tolerances or {}), **dict.fromkeys(self.lineage_columns or (), float("inf"))}
         set_fields(self, tolerances=errors)
         wrong = [c for c, error in errors.items() if c in self.primary_key or not error >= 0]
@@ -203,8 +206,6 @@ class Table:
             )
         if self.depends_within and not self.event_time:
             raise BadDeclaration("depends_within needs event_time: the distance is measured from it.")
-        require_none(found_by(*duration_checks(self, _TABLE_DURATIONS)))
-        require_rules(self.checks, allowed=None, columns=None, of="a table")
 
     @property
     def columns(self) -> dict[str, str]:
@@ -254,29 +255,6 @@ class Table:
         return parse_duration(self.freshness, "freshness") if self.freshness else None
 
 
-class Parameters(TypedDict, total=False):
-    """The parameters of `@table`; `Table` says what each means."""
-
-    primary_key: Sequence[str]
-    recompute_by: Sequence[str]
-    event_time: str
-    watermark: str
-    closes_at: str
-    sequence_by: Sequence[str]
-    ends_at: str
-    scope_columns: Mapping[str, Mapping[str, str | None]]
-    tolerances: Mapping[str, float]
-    lineage_columns: Sequence[str]
-    depends_within: str
-    late: Literal["correct", "drop"]
-    trigger_interval: str
-    checks: Sequence[Rule]
-    owner: str
-    tags: Sequence[str]
-    freshness: str
-    approve_above: int
-
-
 @dataclass(frozen=True)
 class Draft:
     """A function under `@table`; the registry makes the `Table` of it.
@@ -300,34 +278,41 @@ class Draft:
         return tuple(inspect.signature(self.derive).parameters)
 
 
-def table(**parameters: Unpack[Parameters]) -> Callable[[Derive], Draft]:
-    """Declare the function below as a table of the domain; `Table` says what each parameter means."""
-    given: dict[str, Any] = dict(parameters)
-    known = Parameters.__annotations__
-    mistakes = {name: found_by(*checks) for name, checks in _checks_of(given, known).items()}
+def _taking(parameters: Callable[P, object]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Gives a function, for editors and type checkers, the parameters of another one."""
+    return lambda function: function
+
+
+@_taking(Parameters)
+def table(**given: Any) -> Callable[[Derive], Draft]:
+    """Declare the function below as a table of the domain; `Parameters` says what each parameter means."""
+    known = [parameter.name for parameter in fields(Parameters)]
+    mistakes = {
+        name: found_by(partial(require_known, [name], known, "@table"), *_checks_of(name, value))
+        for name, value in given.items()
+    }
     sound = {name: value for name, value in given.items() if not mistakes[name]}
     return lambda function: Draft(function, sound, tuple(m for found in mistakes.values() for m in found))
 
 
-def _checks_of(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, list[Callable[[], object]]]:
-    """Parameter -> what can be checked of it alone."""
-    checks: dict[str, list[Callable[[], object]]] = {}
-    for name, value in given.items():
-        checks[name] = [partial(require_known, [name], known, "@table")]
-        if name in ("primary_key", "recompute_by", "sequence_by", "lineage_columns", "tags"):
-            checks[name].append(partial(require_list, name, value))
-        elif name in _TABLE_DURATIONS and value is not None:
-            checks[name].append(partial(parse_duration, value, name))
-        elif name == "late":
-            checks[name].append(partial(_require_late, value))
-        elif name == "checks":
-            checks[name] += [partial(require_rules, [rule], allowed=None, columns=None, of="a table") for rule in value]
-    return checks
+def _checks_of(name: str, value: Any) -> Iterator[Callable[[], object]]:
+    """Returns what can be checked of a parameter alone."""
+    if name in _LISTS:
+        yield partial(require_list, name, value)
+    elif name in _TABLE_DURATIONS and value is not None:
+        yield partial(parse_duration, value, name)
+    elif name == "late":
+        yield partial(_require, value in ("correct", "drop"), f"late={value!r}: expected 'correct' or 'drop'.")
+    elif name == "approve_above":
+        is_count = value is None or (type(value) is int and value >= 0)
+        yield partial(_require, is_count, f"approve_above={value!r}: expected a number of rows, 0 or more.")
+    elif name == "checks":
+        yield from (partial(require_rules, [rule], allowed=None, columns=None, of="a table") for rule in value)
 
 
-def _require_late(value: object) -> None:
-    if value not in ("correct", "drop"):
-        raise BadDeclaration(f"late={value!r}: expected 'correct' or 'drop'.")
+def _require(is_right: bool, otherwise: str) -> None:
+    if not is_right:
+        raise BadDeclaration(otherwise)
 
 
 def described_columns(function: Derive) -> dict[str, str]:
