@@ -13,6 +13,7 @@ from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown
 from cli.parsing import parse_key, parse_time
 from infra.errors import BadArgument
 from infra.settings import Settings
+from status.words import CAUSES, CHANGES
 
 if TYPE_CHECKING:
     from batch.late_records import LateRecord
@@ -21,19 +22,6 @@ if TYPE_CHECKING:
 
 MOST_RECORDS = 6
 MOST_LATE = 40
-DEEDS = {"insert": "added", "update": "changed", "delete": "removed", "none": "examined, and found right"}
-CAUSES = {
-    "stream": "the stream",
-    "late": "reconcile, for late records",
-    "upstream": "reconcile, for a corrected input",
-    "replay": "reconcile, for replayed records",
-    "backfill": "a backfill",
-    "definition": "a backfill, for a new definition",
-    "repair": "a repair that a person approved",
-    "rebuild": "a rebuild from the log",
-    "rollback": "a rollback of a run",
-    "unknown": "[bold red]a writer outside of the platform[/]",
-}
 
 
 def why(
@@ -136,9 +124,10 @@ def _print_history(history: RowHistory) -> None:
 
 
 def _print_version(number: int, entry: RowVersion, history: RowHistory) -> None:
-    by = CAUSES.get(entry.by, escape(entry.by))
+    by = escape(CAUSES.get(entry.by, entry.by))
+    by = f"[bold red]{by}[/]" if entry.by == "unknown" else by
     place = f"version {entry.version}" if entry.version is not None else "no new version"
-    out.print(f"[bold]{number}. {shown(entry.at)}[/]  {place}: {DEEDS[entry.change]} by {by}")
+    out.print(f"[bold]{number}. {shown(entry.at)}[/]  {place}: {CHANGES[entry.change]} by {by}")
     for column, was, became in _columns(entry, history.key):
         arrow = f"{was} [bold]→[/] {became}" if entry.change == "update" else (became if entry.after else was)
         out.print(f"     {escape(column)}: {arrow}", soft_wrap=True)

@@ -10,14 +10,14 @@ import typer
 from rich.markup import escape
 from rich.panel import Panel
 
-from cli.captures import captures_tables, wait_for_tables
+from cli.capture_start import captures_tables, wait_for_tables
 from cli.console import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_span, step
 from infra.errors import LogGap
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from cli.platform_status import QueryState, Snapshot, TableState, TopicState
     from infra.process.doctor import Finding
+    from status.snapshot import QueryState, Snapshot, TableState, TopicState
     from tables.declare.registry import Registry
 
 
@@ -67,12 +67,12 @@ def status(as_json: Json = False) -> None:
 
     Fails when records are lost and not acknowledged; with --json it only reports it, in `gaps`.
     """
-    from cli.platform_status import Observer
+    from status.observer import Observer
     from tables.declare.registry import running
 
     settings = Settings.from_environment()
     registry = running(settings)
-    now = Observer(settings, registry).take(with_retention=True)
+    now = Observer(settings, registry).snapshot(with_retention=True)
     if as_json:
         print_json(now)
         return
@@ -88,18 +88,18 @@ def status(as_json: Json = False) -> None:
 
 def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
-    from cli.captures import capture_findings
-    from cli.platform_status import declarations, streams
-    from dags.unloaded_dags import dags_finding
     from infra.process.doctor import examine
+    from status.captures import capture_findings
+    from status.findings import declarations_finding, streams_finding
+    from status.unloaded_dags import dags_finding
     from tables.declare.registry import running
 
     settings = Settings.from_environment()
     registry = running(settings)
     findings = [
         *examine(settings, captures=captures_tables(registry)),
-        declarations(registry),
-        streams(settings, registry),
+        declarations_finding(registry),
+        streams_finding(settings, registry),
         dags_finding(settings, registry),
         *capture_findings(settings, registry),
     ]

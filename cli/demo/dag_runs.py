@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from cli.console import out, shown_span
 from cli.demo.live_view import LINE
-from dags.unloaded_dags import why_unloaded
 from infra.errors import ProcessFailed
 from infra.settings import Settings
+from status.unloaded_dags import why_unloaded
 
 if TYPE_CHECKING:
     from rich.status import Status

@@ -17,7 +17,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from cli.platform_status import QueryState, Snapshot
+    from status.snapshot import QueryState, Snapshot
     from traffic.producer import Progress, Summary
 
     Show = Callable[["LiveTraffic", Snapshot], None]

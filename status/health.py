@@ -1,0 +1,70 @@
+"""Judges from a snapshot whether the stream of a domain needs a restart or a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.settings import Settings
+from status.snapshot import QueryState, Snapshot, StreamHealth
+from tables.declare.registry import Registry
+
+BROKER = "broker"
+STALLED_S = 300
+"""Records or versions wait, and no micro-batch was finished for this long."""
+FRESHNESS_S = 900
+"""Rows become visible this long after the broker had them; tables may declare another limit."""
+
+
+def driver_name(domain: str) -> str:
+    """Returns the supervisor's name of the process that streams a domain."""
+    return f"stream-{domain.replace('_', '-')}"
+
+
+def stream_health(now: Snapshot, domain: str, settings: Settings, registry: Registry) -> StreamHealth:
+    """Judges the stream of one domain."""
+    processes = {process.name: process for process in now.processes}
+    driver = driver_name(domain)
+    programs = [BROKER, driver] if settings.supervises_broker else [driver]
+    queries = {query.query: query for query in now.queries if query.domain == domain}
+    waiting = _waiting(now, domain, queries)
+    failed = {name: query.error for name, query in queries.items() if query.error}
+    idle_s = {name: (now.at - query.updated_at).total_seconds() for name, query in queries.items()}
+    is_long_up = driver in processes and (processes[driver].uptime_s or 0) > STALLED_S
+    freshness_s = {t.name: t.freshness_ms / 1_000 for t in registry.in_order(domain) if t.freshness_ms is not None}
+    return StreamHealth(
+        driver=driver,
+        down={
+            name: processes[name].state
+            for name in programs
+            if name in processes and processes[name].state not in ("RUNNING", "STARTING")
+        },
+        missing=[name for name in programs if name not in processes],
+        stalled=[
+            f"{name}: {waits}, no micro-batch for {STALLED_S} s"
+            for name, waits in waiting.items()
+            if is_long_up and name not in failed and idle_s.get(name, STALLED_S + 1) > STALLED_S
+        ],
+        failed=[f"{name} has failed: {error}" for name, error in failed.items()],
+        slow=[
+            f"{name}: rows are visible {query.freshness_s:.0f} s after the broker had them"
+            for name, query in queries.items()
+            if (query.freshness_s or 0) > freshness_s.get(name, FRESHNESS_S) and idle_s[name] <= STALLED_S
+        ],
+        lost=[
+            f"{gap.topic}, partition {gap.partition}: [{gap.start}, {gap.end}) is lost: {gap.why}"
+            for gap in now.open_gaps
+            if gap.topic.startswith(f"{domain}.")
+        ],
+        captures=[
+            f"{capture.topic}: {capture.fault}"
+            for capture in now.captures
+            if capture.topic.startswith(f"{domain}.") and capture.fault
+        ],
+    )
+
+
+def _waiting(now: Snapshot, domain: str, queries: Mapping[str, QueryState]) -> dict[str, str]:
+    """Returns per query what it has not read yet."""
+    lag = sum(topic.lag or 0 for topic in now.topics if topic.name.startswith(f"{domain}."))
+    waiting = {"ingest": f"{lag:,} records wait"} if lag else {}
+    return waiting | {name: f"{query.behind} versions wait" for name, query in queries.items() if query.behind}
