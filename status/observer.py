@@ -60,7 +60,7 @@ class Observer:
         bounds = _tolerant(problems, "broker", lambda: _offsets(settings, registry, processes)) or {}
         audits = last_audits(lake)
         at, lost = datetime.now(UTC), [gap for gap in gaps(lake) if gap.topic not in registry.elsewhere]
-        ingested = {topic: taken for p in progress if p.query == "ingest" for topic, taken in p.offsets.items()}
+        ingested = {topic: ends for p in progress if p.query == "ingest" for topic, ends in p.offsets.items()}
         kept: Mapping[str, Retention] | None = None
         if with_retention and bounds:
             kept = _tolerant(problems, "retention", lambda: retention(settings, registry.topics, bounds, ingested, at))
@@ -175,14 +175,14 @@ def _offsets(
 def _topic(
     topic: Topic,
     bounds: Mapping[int, PartitionOffsets],
-    taken: Mapping[int, int],
+    ingested_to: Mapping[int, int],
     kept: Retention | None,
     lake: Lake,
 ) -> TopicState:
     leaves = kept.leaves_in_s if kept else {}
     return TopicState(
         name=topic.full_name,
-        partitions=[_partition(n, bounds.get(n), taken.get(n), leaves.get(n)) for n in range(topic.partitions)],
+        partitions=[_partition(n, bounds.get(n), ingested_to.get(n), leaves.get(n)) for n in range(topic.partitions)],
         events=_if_there(lake, topic.full_name, lake.rows),
         quarantined=_if_there(lake, f"{topic.full_name}_quarantine", lake.rows),
         archive_bytes=kept.archive_bytes if kept else None,
@@ -190,16 +190,16 @@ def _topic(
 
 
 def _partition(
-    number: int, bounds: PartitionOffsets | None, taken: int | None, leaves_in_s: float | None
+    number: int, bounds: PartitionOffsets | None, ingested_to: int | None, leaves_in_s: float | None
 ) -> PartitionState:
     if bounds is None:
-        return PartitionState(partition=number, earliest=None, latest=None, next=taken, lag=None)
-    position = bounds.earliest if taken is None else taken
+        return PartitionState(partition=number, earliest=None, latest=None, next=ingested_to, lag=None)
+    position = bounds.earliest if ingested_to is None else ingested_to
     return PartitionState(
         partition=number,
         earliest=bounds.earliest,
         latest=bounds.latest,
-        next=taken,
+        next=ingested_to,
         lag=max(bounds.latest - position, 0),
         earliest_local=bounds.earliest_local,
         tiered=bounds.tiered,
@@ -209,14 +209,14 @@ def _partition(
 
 def _query(progress: Progress, registry: Registry, lake: Lake) -> QueryState:
     table = registry.tables.get(f"{progress.domain}.{progress.query}")
-    marks = {} if table is None else by_input(lake, registry, table)
+    watermarks = {} if table is None else by_input(lake, registry, table)
     return QueryState(
         domain=progress.domain,
         query=progress.query,
         batch=progress.batch,
         watermark=progress.watermark,
-        inputs={name: None if ms is None else from_epoch_ms(ms) for name, ms in marks.items()},
-        held_back_by=held_back_by(marks),
+        inputs={name: None if ms is None else from_epoch_ms(ms) for name, ms in watermarks.items()},
+        held_back_by=held_back_by(watermarks),
         rows_in=progress.rows_in,
         rows_out=progress.rows_out,
         batch_s=progress.batch_s,

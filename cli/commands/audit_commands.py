@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from cli.commands.run_commands import From, Partitions, To, parse_selection, table_names
-from cli.console import Json, make_table, out, print_json, shown_span
+from cli.console import Json, make_table, out, print_json, shown_duration
 from cli.parsing import require_share
 from infra.settings import Settings
 
@@ -157,7 +157,7 @@ def _print_logs(logs: Sequence[TopicReport]) -> None:
             f"{log.blocks:,}",
             f"[bold red]{len(log.differing):,}[/]" if log.differing else "0",
             " and ".join(map(str, log.versions)),
-            shown_span(log.seconds),
+            shown_duration(log.seconds),
         )
         for log in logs
     ]
@@ -210,7 +210,16 @@ def acknowledge(
 def _print_report(report: AuditReport) -> None:
     columns = ["table", "share", "rows", "buckets", "differing", "excused", "unexplained", "took"]
     rows = [
-        (t.table, _share(t.turn, t.of), t.rows, t.buckets, t.differing, t.excused, t.unexplained, shown_span(t.seconds))
+        (
+            t.table,
+            _share(t.turn, t.of),
+            t.rows,
+            t.buckets,
+            t.differing,
+            t.excused,
+            t.unexplained,
+            shown_duration(t.seconds),
+        )
         if not t.skipped
         else (t.table, "[bold red]skipped[/]", *[None] * 6)
         for t in report.tables

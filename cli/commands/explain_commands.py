@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from cli.commands.run_commands import TableOrDomain
-from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown_span
+from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown_duration
 from cli.parsing import parse_key, parse_time
 from infra.errors import BadArgument
 from infra.settings import Settings
@@ -166,12 +166,12 @@ def _record(record: Record) -> str:
     if record.offset is None:
         return f"a change of {record.source}"
     place = f"{record.source}, partition {record.partition}, offset {record.offset}"
-    place += f", late by {_span(record.late_by_ms)}" if record.late_by_ms is not None else ""
+    place += f", late by {_duration(record.late_by_ms)}" if record.late_by_ms is not None else ""
     return place + (f", in the archived segment {record.segment}" if record.segment else "")
 
 
-def _span(ms: int | None) -> str:
-    return NOTHING if ms is None else shown_span(ms / 1_000)
+def _duration(ms: int | None) -> str:
+    return NOTHING if ms is None else shown_duration(ms / 1_000)
 
 
 def _key(key: Mapping[str, object]) -> str:
@@ -206,7 +206,7 @@ def _print_late(table: Table, records: Sequence[LateRecord]) -> None:
             r.partition,
             str(r.offset) if r.offset is not None else NOTHING,
             r.event_at,
-            _span(r.late_by_ms),
+            _duration(r.late_by_ms),
             r.fate,
             escape("; ".join(_key(key) for key in r.rows[:3])) + (" ..." if len(r.rows) > 3 else ""),
         )

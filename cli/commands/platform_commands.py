@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.panel import Panel
 
 from cli.capture_start import captures_tables, wait_for_tables
-from cli.console import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_span, step
+from cli.console import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_duration, step
 from infra.errors import LogGap
 from infra.settings import Settings
 
@@ -153,7 +153,7 @@ def print_status(now: Snapshot) -> None:
                         p.name,
                         _coloured(p.state),
                         str(p.pid) if p.pid else None,
-                        shown_span(p.uptime_s),
+                        shown_duration(p.uptime_s),
                         p.starts,
                         "" if p.state == "RUNNING" else escape(p.detail),
                     )
@@ -236,7 +236,7 @@ def _print_retention(now: Snapshot) -> None:
             p.earliest_local,
             p.tiered,
             shown_bytes(topic.archive_bytes) if n == 0 else "",
-            NOTHING if p.leaves_in_s is None else shown_span(p.leaves_in_s),
+            NOTHING if p.leaves_in_s is None else shown_duration(p.leaves_in_s),
         )
         for topic in now.topics
         for n, p in enumerate(topic.partitions)
@@ -283,8 +283,8 @@ def _query_line(query: QueryState, now: datetime) -> tuple[object, ...]:
         query.held_back_by and query.held_back_by.removeprefix(f"{query.domain}."),
         query.rows_in,
         query.rows_out,
-        shown_span(query.batch_s),
-        shown_span(query.freshness_s),
+        shown_duration(query.batch_s),
+        shown_duration(query.freshness_s),
         query.behind,
         shown_age(query.updated_at, now),
     )

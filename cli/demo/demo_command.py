@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.panel import Panel
 
-from cli.console import make_table, out, shown_span, step
+from cli.console import make_table, out, shown_duration, step
 from cli.demo.dag_runs import run_after, run_dag, triggered_runs
 from cli.demo.live_view import LiveTraffic, feeding, moving
 from cli.parsing import parse_date
@@ -86,7 +86,7 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
 
         account = draw(settings, registry, domain, unexplained)
     print_account(account)
-    out.print(f"[dim]The demo took {shown_span(time.monotonic() - began)}.[/]")
+    out.print(f"[dim]The demo took {shown_duration(time.monotonic() - began)}.[/]")
     print_addresses(settings, registry)
     return account
 
