@@ -22,23 +22,19 @@ def driver_name(domain: str) -> str:
 
 def stream_health(now: Snapshot, domain: str, settings: Settings, registry: Registry) -> StreamHealth:
     """Judges the stream of one domain."""
-    processes = {process.name: process for process in now.processes}
-    driver = driver_name(domain)
+    driver, own = driver_name(domain), f"{domain}."
+    states = {process.name: process.state for process in now.processes}
     programs = [BROKER, driver] if settings.supervises_broker else [driver]
     queries = {query.query: query for query in now.queries if query.domain == domain}
     waiting = _waiting(now, domain, queries)
     failed = {name: query.error for name, query in queries.items() if query.error}
     idle_s = {name: (now.at - query.updated_at).total_seconds() for name, query in queries.items()}
-    is_long_up = driver in processes and (processes[driver].uptime_s or 0) > STALLED_S
+    is_long_up = any(p.name == driver and (p.uptime_s or 0) > STALLED_S for p in now.processes)
     freshness_s = {t.name: t.freshness_ms / 1_000 for t in registry.in_order(domain) if t.freshness_ms is not None}
     return StreamHealth(
         driver=driver,
-        down={
-            name: processes[name].state
-            for name in programs
-            if name in processes and processes[name].state not in ("RUNNING", "STARTING")
-        },
-        missing=[name for name in programs if name not in processes],
+        down={name: states[name] for name in programs if states.get(name, "RUNNING") not in ("RUNNING", "STARTING")},
+        missing=[name for name in programs if name not in states],
         stalled=[
             f"{name}: {waits}, no micro-batch for {STALLED_S} s"
             for name, waits in waiting.items()
@@ -50,16 +46,8 @@ def stream_health(now: Snapshot, domain: str, settings: Settings, registry: Regi
             for name, query in queries.items()
             if (query.freshness_s or 0) > freshness_s.get(name, FRESHNESS_S) and idle_s[name] <= STALLED_S
         ],
-        lost=[
-            f"{gap.topic}, partition {gap.partition}: [{gap.start}, {gap.end}) is lost: {gap.why}"
-            for gap in now.open_gaps
-            if gap.topic.startswith(f"{domain}.")
-        ],
-        captures=[
-            f"{capture.topic}: {capture.fault}"
-            for capture in now.captures
-            if capture.topic.startswith(f"{domain}.") and capture.fault
-        ],
+        lost=[str(gap) for gap in now.open_gaps if gap.topic.startswith(own)],
+        captures=[f"{each.topic}: {each.fault}" for each in now.captures if each.fault and each.topic.startswith(own)],
     )
 
 

@@ -210,18 +210,9 @@ def acknowledge(
 def _print_report(report: AuditReport) -> None:
     columns = ["table", "share", "rows", "buckets", "differing", "excused", "unexplained", "took"]
     rows = [
-        (
-            t.table,
-            _share(t.turn, t.of),
-            t.rows,
-            t.buckets,
-            t.differing,
-            t.excused,
-            t.unexplained,
-            shown_duration(t.seconds),
-        )
-        if not t.skipped
-        else (t.table, "[bold red]skipped[/]", *[None] * 6)
+        (t.table, "[bold red]skipped[/]", *[None] * 6)
+        if t.skipped
+        else (t.table, _share(t.turn, t.of), *(getattr(t, name) for name in columns[2:-1]), shown_duration(t.seconds))
         for t in report.tables
     ]
     out.print(make_table(None, columns, rows, right=columns[2:]))

@@ -71,7 +71,7 @@ class StreamOperator(CommandOperator):
     def execute(self, context: Context) -> object:
         settings = Settings.from_environment()
         is_starting = is_held(settings.start_lock)
-        status = self._status()
+        status: Any = self.run(["status", "--json"])
         if is_starting or is_held(settings.start_lock):
             raise AirflowSkipException("./twofold up is at work and says itself what fails; the next run looks.")
         health = self._health(status)
@@ -80,7 +80,7 @@ class StreamOperator(CommandOperator):
         restarts = list(health["down"]) + [health["driver"]] * bool(health["stalled"])
         if restarts:
             self._restart(settings, restarts)
-            status = self._status()
+            status = self.run(["status", "--json"])
             if still := self._health(status)["down"]:
                 raise _failure(
                     "; ".join(f"{name} was restarted and is {state}" for name, state in still.items()) + ".",
@@ -100,9 +100,6 @@ class StreamOperator(CommandOperator):
         versions = {table["name"]: table["version"] for table in status["tables"] if table["version"] is not None}
         of_domain = {name: version for name, version in versions.items() if name.startswith(f"{self.domain}.")}
         return {"restarted": restarts, "problems": status["problems"], "versions": of_domain}
-
-    def _status(self) -> Any:
-        return self.run(["status", "--json"])
 
     def _health(self, status: Any) -> Any:
         if self.domain not in status["health"]:

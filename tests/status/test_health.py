@@ -116,7 +116,7 @@ def test_rows_that_become_visible_too_late_are_slow_only_while_they_come() -> No
 def test_lost_records_of_the_domain_are_found_until_acknowledged() -> None:
     known = gap("flights.departures", acknowledged_at=AT)
     assert look(*UP, gaps=[gap("trains.departures"), known, gap("flights.landings")]).lost == [
-        "flights.landings, partition 2: [40, 60) is lost: gone"
+        "flights.landings, partition 2: offsets [40, 60) are lost: gone"
     ]
 
 

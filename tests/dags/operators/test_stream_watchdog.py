@@ -110,8 +110,8 @@ def test_while_the_platform_is_being_started_nothing_is_found(watch: Callable[..
 def test_lost_records_fail_the_task_though_all_runs(watch: Callable[..., tuple[Any, list[str]]]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    with pytest.raises(AirflowFailException, match=r"\[40, 60\) is lost: gone.*\n.*\./twofold acknowledge"):
-        watch(status(lost=["flights.landings, partition 2: [40, 60) is lost: gone"]))
+    with pytest.raises(AirflowFailException, match=r"\[40, 60\) are lost: gone.*\n.*\./twofold acknowledge"):
+        watch(status(lost=["flights.landings, partition 2: offsets [40, 60) are lost: gone"]))
     assert watch(status()) == ({"restarted": [], "problems": [], "versions": {}}, [])
 
 
