@@ -225,7 +225,7 @@ def shown_bytes(size: int | None) -> str:
     return f"{amount:,.1f} {unit}" if unit != "B" else f"{size} B"
 
 
-def shown_span(seconds: float | None) -> str:
+def shown_duration(seconds: float | None) -> str:
     """A length of time: `0.4 s`, `3 min 20 s`, `2 h 05 min`, `4 days`."""
     if seconds is None:
         return NOTHING
@@ -242,7 +242,7 @@ def shown_span(seconds: float | None) -> str:
 
 def shown_age(then: datetime, now: datetime) -> str:
     """The age of something, as a duration."""
-    return shown_span((now - then).total_seconds())
+    return shown_duration((now - then).total_seconds())
 
 
 @contextmanager
@@ -255,4 +255,4 @@ def step(what: str) -> Iterator[None]:
     except BaseException:
         out.print(f"[red]✗[/] {escape(what)}")
         raise
-    out.print(f"[green]✓[/] {escape(what)} [dim]{shown_span(time.monotonic() - began)}[/]")
+    out.print(f"[green]✓[/] {escape(what)} [dim]{shown_duration(time.monotonic() - began)}[/]")

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from cli.captures import capture_programs, captures_tables, ensure_captures
+from cli.capture_start import capture_programs, captures_tables, ensure_captures
 from cli.console import out, print_fault, step
 from infra.errors import ProcessFailed
 from infra.process.file_locks import exclusive
 from infra.settings import ROOT, Settings
+from status.health import driver_name
 
 if TYPE_CHECKING:
     from infra.process.supervisord import Program
@@ -125,14 +126,9 @@ def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
 
     running = {process.name for process in supervisor.state(settings) if process.pid is not None}
     for domain in domains:
-        if stream_program_name(domain) in running:
+        if driver_name(domain) in running:
             with step(f"Stream of the domain {domain}, with the new code"):
-                supervisor.restart(settings, stream_program_name(domain))
-
-
-def stream_program_name(domain: str) -> str:
-    """The name by which the supervisor knows the stream driver of a domain."""
-    return f"stream-{domain.replace('_', '-')}"
+                supervisor.restart(settings, driver_name(domain))
 
 
 def _require_machine(settings: Settings, *, airflow: bool, spark: bool, captures: bool) -> None:
@@ -187,7 +183,7 @@ def _stream(settings: Settings, domain: str) -> Program:
     for path in sorted((ROOT / "tables" / domain).glob("*.py")):
         declared.update(path.read_bytes())
     return Program(
-        name=stream_program_name(domain),
+        name=driver_name(domain),
         command=[sys.executable, "-m", "cli", "stream", domain],
         environment={**settings.environment(), "DECLARATIONS": declared.hexdigest()[:12]},
         stage=1,
@@ -233,7 +229,7 @@ def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
     # The driver refuses these, and reports why.
     changed = {t.full_name for t in tables if lake.exists(t.full_name) and not is_accepted(lake, t, registry)}
 
-    name, deadline = stream_program_name(domain), time.monotonic() + STREAM_READY_S
+    name, deadline = driver_name(domain), time.monotonic() + STREAM_READY_S
     while True:
         process = next((p for p in supervisor.state(settings) if p.name == name), None)
         if process and process.state == "RUNNING":
@@ -251,7 +247,7 @@ def _failed(settings: Settings, registry: Registry, domain: str) -> list[Progres
     from infra.process import supervisor
     from streaming.query.progress import read
 
-    name, now = stream_program_name(domain), datetime.now(UTC)
+    name, now = driver_name(domain), datetime.now(UTC)
     uptime_s = next((p.uptime_s for p in supervisor.state(settings) if p.name == name), None)
     if uptime_s is None:
         return []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import make_table, out, print_json, shown, shown_span
+from cli.console import make_table, out, print_json, shown, shown_duration
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def print_outcomes(outcomes: Sequence[RunResult], as_json: bool) -> None:
     counts = ["touched", "scopes", "pending", "inserted", "updated", "deleted", "unexplained"]
     columns = ["table", "cause", *counts, "version", "took"]
     rows = [
-        (o.table, o.cause, *(getattr(o, count) for count in counts), _versions(o), shown_span(o.seconds))
+        (o.table, o.cause, *(getattr(o, count) for count in counts), _versions(o), shown_duration(o.seconds))
         for o in outcomes
     ]
     out.print(make_table(None, columns, rows, right=columns[2:]))

@@ -11,12 +11,12 @@ from airflow.sdk import DAG, Param
 from airflow.utils.types import DagRunType
 
 from dags import dag_docs
-from dags.dag_names import BACKFILL
 from dags.failure_log import failure_callbacks
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator
 from dags.operators.assets import changes_of
 from dags.operators.command_operator import CommandOperator
 from dags.operators.plan_approval import PREVIEW, PUBLISH, PlanApproval, PlanOperator, published_plan
+from infra.airflow.dag_names import BACKFILL
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic

@@ -22,7 +22,6 @@ from dags.dag_defaults import (
     make_dag,
     plan_and_publication,
 )
-from dags.dag_names import BACKFILL, dag_ids
 from dags.day_partitions import DayPartitions
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator, tables_to_check
 from dags.operators.assets import changes_of, described_asset, domain_asset
@@ -31,9 +30,10 @@ from dags.operators.closed_days import Days
 from dags.operators.command_operator import CommandOperator, FanOutOperator
 from dags.operators.params import audit_arguments, backfill_arguments, look_arguments, recover_arguments, table_argument
 from dags.operators.quality_report import VerdictOperator, checked
-from dags.operators.stream_watchdog import StreamLimits, StreamOperator
+from dags.operators.stream_watchdog import StreamOperator
 from dags.operators.table_work import ALL_RIGHT, LOOK, ReconcileOperator, with_work
 from dags.topic_dags import TOPIC_DAGS
+from infra.airflow.dag_names import BACKFILL, dag_ids
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 
@@ -63,7 +63,7 @@ def make_dags(
     )
     makers = {"stream": _stream, "reconcile": _reconcile, "repair": _repair, "rebuild": _rebuild, "recover": _recover}
     makers |= {"audit": _audit, "quality": _quality, **TOPIC_DAGS}
-    for dag_id in dag_ids(registry, domain):
+    for dag_id in dag_ids(domain, [table.name for table in plan.tables], has_topics=bool(plan.topics)):
         if only not in (None, dag_id):
             continue
         kind, _, table = dag_id.removeprefix(f"{domain}.").partition(".")
@@ -77,9 +77,6 @@ def _stream(domain: Domain) -> DAG:
             task_id="watch",
             domain=domain.name,
             changes=changes_of(domain.name),
-            bounds=StreamLimits(
-                tables_s={t.name: t.freshness_ms / 1_000 for t in domain.tables if t.freshness_ms is not None}
-            ),
             retries=1,
             execution_timeout=timedelta(minutes=5),
             doc_md="Reads `./twofold status`, restarts what does not run or move, fails when that does not help. "

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from cli.commands.run_commands import From, Partitions, To, parse_selection, table_names
-from cli.console import Json, make_table, out, print_json, shown_span
+from cli.console import Json, make_table, out, print_json, shown_duration
 from cli.parsing import require_share
 from infra.settings import Settings
 
@@ -157,7 +157,7 @@ def _print_logs(logs: Sequence[TopicReport]) -> None:
             f"{log.blocks:,}",
             f"[bold red]{len(log.differing):,}[/]" if log.differing else "0",
             " and ".join(map(str, log.versions)),
-            shown_span(log.seconds),
+            shown_duration(log.seconds),
         )
         for log in logs
     ]
@@ -210,9 +210,9 @@ def acknowledge(
 def _print_report(report: AuditReport) -> None:
     columns = ["table", "share", "rows", "buckets", "differing", "excused", "unexplained", "took"]
     rows = [
-        (t.table, _share(t.turn, t.of), t.rows, t.buckets, t.differing, t.excused, t.unexplained, shown_span(t.seconds))
-        if not t.skipped
-        else (t.table, "[bold red]skipped[/]", *[None] * 6)
+        (t.table, "[bold red]skipped[/]", *[None] * 6)
+        if t.skipped
+        else (t.table, _share(t.turn, t.of), *(getattr(t, name) for name in columns[2:-1]), shown_duration(t.seconds))
         for t in report.tables
     ]
     out.print(make_table(None, columns, rows, right=columns[2:]))

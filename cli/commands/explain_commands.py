@@ -9,10 +9,11 @@ import typer
 from rich.markup import escape
 
 from cli.commands.run_commands import TableOrDomain
-from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown_span
+from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown_duration
 from cli.parsing import parse_key, parse_time
 from infra.errors import BadArgument
 from infra.settings import Settings
+from status.words import CAUSES, CHANGES
 
 if TYPE_CHECKING:
     from batch.late_records import LateRecord
@@ -21,19 +22,6 @@ if TYPE_CHECKING:
 
 MOST_RECORDS = 6
 MOST_LATE = 40
-DEEDS = {"insert": "added", "update": "changed", "delete": "removed", "none": "examined, and found right"}
-CAUSES = {
-    "stream": "the stream",
-    "late": "reconcile, for late records",
-    "upstream": "reconcile, for a corrected input",
-    "replay": "reconcile, for replayed records",
-    "backfill": "a backfill",
-    "definition": "a backfill, for a new definition",
-    "repair": "a repair that a person approved",
-    "rebuild": "a rebuild from the log",
-    "rollback": "a rollback of a run",
-    "unknown": "[bold red]a writer outside of the platform[/]",
-}
 
 
 def why(
@@ -136,9 +124,10 @@ def _print_history(history: RowHistory) -> None:
 
 
 def _print_version(number: int, entry: RowVersion, history: RowHistory) -> None:
-    by = CAUSES.get(entry.by, escape(entry.by))
+    by = escape(CAUSES.get(entry.by, entry.by))
+    by = f"[bold red]{by}[/]" if entry.by == "unknown" else by
     place = f"version {entry.version}" if entry.version is not None else "no new version"
-    out.print(f"[bold]{number}. {shown(entry.at)}[/]  {place}: {DEEDS[entry.change]} by {by}")
+    out.print(f"[bold]{number}. {shown(entry.at)}[/]  {place}: {CHANGES[entry.change]} by {by}")
     for column, was, became in _columns(entry, history.key):
         arrow = f"{was} [bold]→[/] {became}" if entry.change == "update" else (became if entry.after else was)
         out.print(f"     {escape(column)}: {arrow}", soft_wrap=True)
@@ -177,12 +166,12 @@ def _record(record: Record) -> str:
     if record.offset is None:
         return f"a change of {record.source}"
     place = f"{record.source}, partition {record.partition}, offset {record.offset}"
-    place += f", late by {_span(record.late_by_ms)}" if record.late_by_ms is not None else ""
+    place += f", late by {_duration(record.late_by_ms)}" if record.late_by_ms is not None else ""
     return place + (f", in the archived segment {record.segment}" if record.segment else "")
 
 
-def _span(ms: int | None) -> str:
-    return NOTHING if ms is None else shown_span(ms / 1_000)
+def _duration(ms: int | None) -> str:
+    return NOTHING if ms is None else shown_duration(ms / 1_000)
 
 
 def _key(key: Mapping[str, object]) -> str:
@@ -217,7 +206,7 @@ def _print_late(table: Table, records: Sequence[LateRecord]) -> None:
             r.partition,
             str(r.offset) if r.offset is not None else NOTHING,
             r.event_at,
-            _span(r.late_by_ms),
+            _duration(r.late_by_ms),
             r.fate,
             escape("; ".join(_key(key) for key in r.rows[:3])) + (" ..." if len(r.rows) > 3 else ""),
         )

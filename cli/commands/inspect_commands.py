@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import NOTHING, Json, harmless, make_table, out, print_json, shown, shown_age, shown_span
+from cli.console import NOTHING, Json, harmless, make_table, out, print_json, shown, shown_age, shown_duration
 from infra.errors import BadArgument
 from infra.settings import Settings
 from infra.sql.names import DUCKDB
@@ -368,7 +368,7 @@ def _print_page(page: Page) -> None:
     if page.updated_at:
         age = f"last micro-batch {shown_age(page.updated_at, datetime.now(UTC))} ago"
         if page.freshness_s is not None:
-            age += f", its rows visible {shown_span(page.freshness_s)} after the broker had them"
+            age += f", its rows visible {shown_duration(page.freshness_s)} after the broker had them"
     facts = {**page.declaration, "rows": rows, "freshness": age}
     if page.audit:
         facts["audited"] = _described(page.audit)

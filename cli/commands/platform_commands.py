@@ -10,14 +10,14 @@ import typer
 from rich.markup import escape
 from rich.panel import Panel
 
-from cli.captures import captures_tables, wait_for_tables
-from cli.console import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_span, step
+from cli.capture_start import captures_tables, wait_for_tables
+from cli.console import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_duration, step
 from infra.errors import LogGap
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from cli.platform_status import QueryState, Snapshot, TableState, TopicState
     from infra.process.doctor import Finding
+    from status.snapshot import QueryState, Snapshot, TableState, TopicState
     from tables.declare.registry import Registry
 
 
@@ -67,12 +67,12 @@ def status(as_json: Json = False) -> None:
 
     Fails when records are lost and not acknowledged; with --json it only reports it, in `gaps`.
     """
-    from cli.platform_status import Observer
+    from status.observer import Observer
     from tables.declare.registry import running
 
     settings = Settings.from_environment()
     registry = running(settings)
-    now = Observer(settings, registry).take(with_retention=True)
+    now = Observer(settings, registry).snapshot(with_retention=True)
     if as_json:
         print_json(now)
         return
@@ -88,19 +88,19 @@ def status(as_json: Json = False) -> None:
 
 def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
-    from cli.captures import capture_findings
-    from cli.platform_status import declarations, streams
-    from dags.unloaded_dags import dags_finding
     from infra.delta.lake import Lake
     from infra.process.doctor import examine
+    from status.captures import capture_findings
+    from status.findings import declarations_finding, streams_finding
+    from status.unloaded_dags import dags_finding
     from tables.declare.registry import running
 
     settings = Settings.from_environment()
     registry = running(settings)
     findings = [
         *examine(settings, captures=captures_tables(registry)),
-        declarations(Lake(settings), registry),
-        streams(settings, registry),
+        declarations_finding(Lake(settings), registry),
+        streams_finding(settings, registry),
         dags_finding(settings, registry),
         *capture_findings(settings, registry),
     ]
@@ -154,7 +154,7 @@ def print_status(now: Snapshot) -> None:
                         p.name,
                         _coloured(p.state),
                         str(p.pid) if p.pid else None,
-                        shown_span(p.uptime_s),
+                        shown_duration(p.uptime_s),
                         p.starts,
                         "" if p.state == "RUNNING" else escape(p.detail),
                     )
@@ -237,7 +237,7 @@ def _print_retention(now: Snapshot) -> None:
             p.earliest_local,
             p.tiered,
             shown_bytes(topic.archive_bytes) if n == 0 else "",
-            NOTHING if p.leaves_in_s is None else shown_span(p.leaves_in_s),
+            NOTHING if p.leaves_in_s is None else shown_duration(p.leaves_in_s),
         )
         for topic in now.topics
         for n, p in enumerate(topic.partitions)
@@ -284,8 +284,8 @@ def _query_line(query: QueryState, now: datetime) -> tuple[object, ...]:
         query.held_back_by and query.held_back_by.removeprefix(f"{query.domain}."),
         query.rows_in,
         query.rows_out,
-        shown_span(query.batch_s),
-        shown_span(query.freshness_s),
+        shown_duration(query.batch_s),
+        shown_duration(query.freshness_s),
         query.behind,
         shown_age(query.updated_at, now),
     )

@@ -65,7 +65,7 @@ def _preview(settings: Settings, registry: Registry, lake: Lake, topic: Topic, c
     """Print how the rows that the changes amount to differ from those of the database, which a snapshot would bring."""
     from batch.audit.database_audit import EXAMPLES, compare_with_database
     from batch.audit.hash_buckets import Turn
-    from cli.captures import capture_states
+    from status.captures import capture_states
 
     faults = [state.fault for state in capture_states(settings, registry) if state.topic == capture.topic]
     with step(f"Rows of {capture.table} in the database"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import Json, make_table, out, print_json, shown_span
+from cli.console import Json, make_table, out, print_json, shown_duration
 from cli.parsing import parse_days, parse_speed, require_share
 from infra.settings import Settings
 
@@ -70,7 +70,7 @@ def print_summary(summary: Summary) -> None:
         rows.append((topic, *by_kind, sum(by_kind)))
     out.print(make_table(None, ["topic", *kinds, "records"], rows, right=[*kinds, "records"]))
     out.print(
-        f"{summary.records:,} records in {shown_span(summary.elapsed_s)}, all acknowledged; "
+        f"{summary.records:,} records in {shown_duration(summary.elapsed_s)}, all acknowledged; "
         f"{'' if summary.complete else 'stopped early; '}journal {escape(str(summary.journal))}",
         soft_wrap=True,
     )

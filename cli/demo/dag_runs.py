@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cli.console import out, shown_span
+from cli.console import out, shown_duration
 from cli.demo.live_view import LINE
-from dags.unloaded_dags import why_unloaded
 from infra.errors import ProcessFailed
 from infra.settings import Settings
+from status.unloaded_dags import why_unloaded
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -105,7 +105,7 @@ def _follow(client: Client, dag: str, run: str) -> DagRun:
         )
     ran = sum(task.state == "success" for task in tasks)
     counted = f"{ran} task{'' if ran == 1 else 's'}"
-    out.print(f"[green]✓[/] {dag}: {counted} [dim]{shown_span(time.monotonic() - began)}[/]")
+    out.print(f"[green]✓[/] {dag}: {counted} [dim]{shown_duration(time.monotonic() - began)}[/]")
     return DagRun(client=client, dag=dag, run=run)
 
 

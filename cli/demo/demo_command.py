@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.panel import Panel
 
-from cli.console import make_table, out, shown_span, step
+from cli.console import make_table, out, shown_duration, step
 from cli.demo.dag_runs import run_after, run_dag, triggered_runs
 from cli.demo.live_view import LiveTraffic, feeding, moving
 from cli.parsing import parse_date
@@ -21,7 +21,8 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from cli.demo.demo_report import Account, TableAccount
-    from cli.platform_status import Observer, Snapshot
+    from status.observer import Observer
+    from status.snapshot import Snapshot
     from tables.declare.registry import Registry
     from traffic.sources import TrafficSource
 
@@ -85,7 +86,7 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
 
         account = draw(settings, registry, domain, unexplained)
     print_account(account)
-    out.print(f"[dim]The demo took {shown_span(time.monotonic() - began)}.[/]")
+    out.print(f"[dim]The demo took {shown_duration(time.monotonic() - began)}.[/]")
     print_addresses(settings, registry)
     return account
 
@@ -104,11 +105,11 @@ def _stream(settings: Settings, registry: Registry, domain: str, start: date, en
 
     The streams catch up with the month before the days after it begin, which bring the month's last stragglers.
     """
-    from cli.platform_status import Observer
+    from status.observer import Observer
 
     feed = LiveTraffic(settings, domain, start, end + TAIL, seconds, rest=end)
     observer = Observer(settings, registry)
-    again = sum(topic.events or 0 for topic in observer.take().topics)
+    again = sum(topic.events or 0 for topic in observer.snapshot().topics)
     if again:
         out.print(f"{again:,} events are there already: what comes again must change nothing.")
     with feeding(feed) as thread, moving() as show:
@@ -116,7 +117,7 @@ def _stream(settings: Settings, registry: Registry, domain: str, start: date, en
             if feed.rests:
                 _drain(settings, observer, lambda now: show(feed, now), has_caught_up_with_topics)
                 feed.go_on()
-            show(feed, observer.take())
+            show(feed, observer.snapshot())
             time.sleep(LOOK_S)
         if feed.failure is not None:
             raise feed.failure
@@ -148,7 +149,7 @@ def _drain(
     deadline = time.monotonic() + DRAIN_S
     calm = 0
     while calm < 2:
-        now = observer.take()
+        now = observer.snapshot()
         show(now)
         calm = calm + 1 if is_done(now) else 0
         if time.monotonic() > deadline:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from cli.platform_status import count_corrections, count_late
 from cli.sql_query import Analyst
 from infra.delta.lake import QUARANTINE, Lake
 from infra.kafka.topic_admin import offsets
 from infra.settings import Settings
 from infra.sql.names import DUCKDB
+from status.observer import count_corrections, count_late
 from streaming.query.progress import read
 from traffic import ack_journal
 from traffic.expected import expected_tables
@@ -112,7 +112,7 @@ def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mappi
     start, end = fed_days(analyst, domain)
     topics = registry.domain_topics(domain)
     bounds = offsets(settings, [topic.full_name for topic in topics])
-    late, corrected = count_late(analyst, lake, registry), count_corrections(analyst, lake)
+    late, corrected = count_late(lake, registry), count_corrections(lake)
     added = _rows_added(analyst)
     tables = []
     for table in registry.in_order(domain):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from cli.console import make_table, out, shown_age, shown_span
+from cli.console import make_table, out, shown_age, shown_duration
 from infra.settings import Settings
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from cli.platform_status import QueryState, Snapshot
+    from status.snapshot import QueryState, Snapshot
     from traffic.producer import Progress, Summary
 
     Show = Callable[["LiveTraffic", Snapshot], None]
@@ -169,7 +169,7 @@ def _picture(feed: LiveTraffic, now: Snapshot) -> RenderableType:
         right=["rows", "late records", "corrected rows", "last micro-batch"],
         spare=["strategy"],
     )
-    tail = f"[dim]events are visible {shown_span(freshness)} after the broker has them[/]" if freshness else ""
+    tail = f"[dim]events are visible {shown_duration(freshness)} after the broker has them[/]" if freshness else ""
     problems = [f"[yellow]![/] {escape(problem)}" for problem in now.problems]
     return Group(head, topics, tables, *problems, tail)
 

@@ -62,9 +62,9 @@ class CommandOperator(BaseOperator):
             AirflowFailException: no other attempt can.
         """
         self.log.info("./twofold %s", shlex.join(arguments))
-        place = Settings.from_environment().home / "run" / "tasks" / f"{self.dag_id}.{self.task_id}.json"
+        pid_file = Settings.from_environment().home / "run" / "tasks" / f"{self.dag_id}.{self.task_id}.json"
         child = self._child = ManagedSubprocess(
-            [*PROGRAM, *arguments], environment=_environment(os.environ), place=place
+            [*PROGRAM, *arguments], environment=_environment(os.environ), pid_file=pid_file
         )
         ended = child.run(self.log.info)
         if child.was_stopped:

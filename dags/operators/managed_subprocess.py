@@ -46,17 +46,17 @@ class Ended:
 
 
 class ManagedSubprocess:
-    """A command that dies with this process, and that never runs twice under one `place`.
+    """A command that dies with this process, and that never runs twice with one `pid_file`.
 
     Args:
-        place: the file, in a folder for such files, that says which process runs there now.
+        pid_file: says which process runs now; in a folder for such files.
     """
 
-    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], place: Path) -> None:
+    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], pid_file: Path) -> None:
         self._command = tuple(command)
         self._environment = dict(environment)
-        self._place = place
-        self._guard: subprocess.Popen[str] | None = None
+        self._pid_file = pid_file
+        self._reaper: subprocess.Popen[str] | None = None
         self.was_stopped = False
 
     def run(self, log: Log) -> Ended:
@@ -64,16 +64,17 @@ class ManagedSubprocess:
 
         Stdout has the result alone, which is data for the tasks that follow.
 
-        What an earlier attempt left running in this place is ended first.
+        What an earlier attempt left running is ended first.
         """
-        end_leftover(self._place)
-        self._place.parent.mkdir(parents=True, exist_ok=True)
-        order = ReaperCommand(
-            command=self._command, mark=f"task-{uuid.uuid4()}", directory=str(ROOT), stop_wait_s=STOP_WAIT_S
+        end_leftover(self._pid_file)
+        self._pid_file.parent.mkdir(parents=True, exist_ok=True)
+        command = ReaperCommand(
+            argv=self._command, tag=f"task-{uuid.uuid4()}", directory=str(ROOT), stop_wait_s=STOP_WAIT_S
         )
-        order.save(self._place.with_suffix(".order"))
-        guard = self._guard = subprocess.Popen(
-            [sys.executable, "-m", "infra.process.process_reaper", "--order", str(self._place.with_suffix(".order"))],
+        command_file = self._pid_file.with_suffix(".command")
+        command.save(command_file)
+        reaper = self._reaper = subprocess.Popen(
+            [sys.executable, "-m", "infra.process.process_reaper", "--command", str(command_file)],
             cwd=ROOT,
             env=self._environment,
             stdin=subprocess.DEVNULL,
@@ -85,46 +86,47 @@ class ManagedSubprocess:
             start_new_session=True,
         )
         try:
-            _take(self._place, guard.pid, order.mark)
+            _write_pid_file(self._pid_file, reaper.pid, command.tag)
             with _logging(log) as write:
-                stdout, stderr = _Lines(guard.stdout, lambda _: None), _Lines(guard.stderr, write)
-                return Ended(code=guard.wait(), stdout=stdout.all(), stderr=stderr.all())
+                stdout, stderr = _Lines(reaper.stdout, lambda _: None), _Lines(reaper.stderr, write)
+                return Ended(code=reaper.wait(), stdout=stdout.all(), stderr=stderr.all())
         finally:
-            end_leftover(self._place)
+            end_leftover(self._pid_file)
 
     def stop(self) -> None:
         """Ask the command to end; `run` returns within seconds. Can be called by a signal handler."""
         self.was_stopped = True
-        if self._guard is not None:
-            self._guard.terminate()
+        if self._reaper is not None:
+            self._reaper.terminate()
 
 
-def end_leftover(place: Path) -> None:
-    """End the process that runs in a place, with all that it started; nothing when there is none."""
+def end_leftover(pid_file: Path) -> None:
+    """Ends the process that a PID file names, with all that it started; nothing if there is none."""
     import psutil
 
     try:
-        noted = json.loads(place.read_text())
-    except (OSError, ValueError):
+        noted = json.loads(pid_file.read_text())
+        pid, started, tag = noted["pid"], noted["started"], noted["tag"]
+    except (OSError, ValueError, KeyError):
         return
     with contextlib.suppress(psutil.NoSuchProcess):
-        guard = psutil.Process(noted["pid"])
+        reaper = psutil.Process(pid)
         # A process id is used again; with the same time of its start it is the same process.
-        if guard.create_time() == noted["started"]:
-            guard.terminate()
-            _, alive = psutil.wait_procs([guard], timeout=STOP_WAIT_S + 2)
+        if reaper.create_time() == started:
+            reaper.terminate()
+            _, alive = psutil.wait_procs([reaper], timeout=STOP_WAIT_S + 2)
             for process in alive:
                 process.kill()
-    kill_tagged(noted["mark"])
-    place.unlink(missing_ok=True)
+    kill_tagged(tag)
+    pid_file.unlink(missing_ok=True)
 
 
-def _take(place: Path, pid: int, mark: str) -> None:
+def _write_pid_file(pid_file: Path, pid: int, tag: str) -> None:
     import psutil
 
     with contextlib.suppress(psutil.NoSuchProcess):
-        noted = {"pid": pid, "started": psutil.Process(pid).create_time(), "mark": mark}
-        write_atomically(place, json.dumps(noted))
+        noted = {"pid": pid, "started": psutil.Process(pid).create_time(), "tag": tag}
+        write_atomically(pid_file, json.dumps(noted))
 
 
 @contextlib.contextmanager
@@ -162,6 +164,6 @@ class _Lines:
                 log(text)
 
     def all(self) -> list[str]:
-        """The last lines; the guard has ended everything that could still write."""
+        """The last lines; the reaper has ended everything that could still write."""
         self._thread.join(timeout=10)
         return list(self._lines)

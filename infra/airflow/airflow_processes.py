@@ -46,8 +46,8 @@ def prepare(settings: Settings) -> None:
     directory(settings).mkdir(parents=True, exist_ok=True)
     _passwords(settings).write_text(json.dumps({USER: password(settings)}))
     _passwords(settings).chmod(0o600)
-    stamp = directory(settings) / "migrated"
-    if stamp.exists() and stamp.read_text() == version and _database(settings).exists():
+    migrated = directory(settings) / "migrated"
+    if migrated.exists() and migrated.read_text() == version and _database(settings).exists():
         return
     command = [sys.executable, "-m", "airflow", "db", "migrate"]
     ran = subprocess.run(
@@ -61,7 +61,7 @@ def prepare(settings: Settings) -> None:
     )
     if ran.returncode != 0:
         raise ProcessFailed(f"Airflow cannot make its database: {(ran.stdout + ran.stderr).strip()[-1000:]}")
-    stamp.write_text(version)
+    migrated.write_text(version)
 
 
 def programs(settings: Settings, *, dags: Path = DAGS) -> list[Program]:

@@ -117,7 +117,7 @@ def _binary(name: str) -> Path:
 def _as_user(command: list[str]) -> list[str]:
     """Returns the command, run by another user if this process is root's.
 
-    Without `setpriv` that user must be able to enter its directories, and it outlives a killed guard until the next
+    Without `setpriv` that user must be able to enter its directories, and it outlives a killed reaper until the next
     start.
     """
     if os.getuid() != 0:
@@ -126,7 +126,7 @@ def _as_user(command: list[str]) -> list[str]:
     setpriv = shutil.which("setpriv")
     if setpriv is None:
         return [sys.executable, "-c", _CHANGE_USER, str(user.pw_uid), str(user.pw_gid), *command]
-    # Forgotten by the kernel when the user changes: the server ends with its guard.
+    # Forgotten by the kernel when the user changes: the server ends with its reaper.
     options = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--pdeathsig=KILL"]
     if any(not parent.stat().st_mode & 0o001 for word in command if word[0] == "/" for parent in Path(word).parents):
         options += _ENTERS_CLOSED

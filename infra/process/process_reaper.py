@@ -1,11 +1,11 @@
 """Runs a command and ends every process that it started: `python -m infra.process.process_reaper -- command ...`.
 
-    supervisord ── guard ── command ── its children, and theirs
+    supervisord ── reaper ── command ── its children, and theirs
 
 The command gets its own process group. TERM and INT go on to it. When it ends, every process that it left behind is
-killed, also one that detached itself. When the guard is killed the command dies with it, and when the guard's parent
-dies the guard stops the command: both are kept by the kernel on Linux. Elsewhere, and for what a killed guard could
-not clean up, every process carries a mark in its environment by which the next guard or `infra.process.supervisor`
+killed, also one that detached itself. When the reaper is killed the command dies with it, and when the reaper's parent
+dies the reaper stops the command: both are kept by the kernel on Linux. Elsewhere, and for what a killed reaper could
+not clean up, every process carries a tag in its environment by which the next reaper or `infra.process.supervisor`
 finds it.
 """
 
@@ -30,7 +30,8 @@ from infra.atomic_write import write_atomically
 if TYPE_CHECKING:
     import psutil
 
-MARK = "GUARDED_AS"
+TAGS = "PROCESS_TAGS"
+"""The environment variable with the tags of a process, separated by `|`."""
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 CANNOT_RUN = 127
@@ -41,18 +42,19 @@ class ReaperCommand:
     """The command that one reaper runs.
 
     Args:
-        mark: identifies the command's processes among all of this machine; two guards never share one at a time.
-        environment: set on top of the guard's own.
-        record: a file that says, as JSON, which process runs now and how often it was started; none when empty.
+        argv: the program and its arguments.
+        tag: identifies the command's processes among all of this machine; two reapers never share one at a time.
+        environment: set on top of the reaper's own.
+        pid_file: says, as JSON, which process runs now and how often it was started; none when empty.
         stop_signal: what the command gets when the reaper is terminated.
         stop_wait_s: after that long it is killed.
     """
 
-    command: Sequence[str]
-    mark: str
+    argv: Sequence[str]
+    tag: str
     environment: Mapping[str, str] = field(default_factory=dict)
     directory: str = "."
-    record: str = ""
+    pid_file: str = ""
     stop_signal: str = "TERM"
     stop_wait_s: int = 10
 
@@ -65,40 +67,40 @@ class ReaperCommand:
         return cls(**json.loads(path.read_text()))
 
 
-def run(order: ReaperCommand) -> int:
+def run(command: ReaperCommand) -> int:
     """Run the command to its end and clean up behind it; its exit code, 128 + n when signal n ended it."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    kill_tagged(order.mark)
+    kill_tagged(command.tag)
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     executed, executing = os.pipe()
     child = os.fork()
     if child == 0:
-        _become(order)
-    _forward_signals(order, child)
+        _become(command)
+    _forward_signals(command, child)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     # The pipe closes when the child has become the command, or has failed to.
     os.close(executing)
     os.read(executed, 1)
     os.close(executed)
-    _write_record(order, child)
+    _write_pid_file(command, child)
     code = _reap_until(child)
     # From here on there is nothing to forward, and the cleaning must not be cut short.
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     _kill_descendants()
-    kill_tagged(order.mark)
+    kill_tagged(command.tag)
     return code
 
 
-def tagged_processes(mark: str) -> Iterator[psutil.Process]:
-    """The processes that carry this mark, without this process and those that started it."""
+def tagged_processes(tag: str) -> Iterator[psutil.Process]:
+    """The processes that carry this tag, without this process and those that started it."""
     import psutil
 
     own = psutil.Process()
     spared = {own.pid, *(parent.pid for parent in own.parents())}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.pid not in spared and mark in process.environ().get(MARK, "").split("|"):
+            if process.pid not in spared and tag in process.environ().get(TAGS, "").split("|"):
                 yield process
 
 
@@ -111,46 +113,46 @@ def has_ended(process: psutil.Process) -> bool:
     return True
 
 
-def with_tag(environment: Mapping[str, str], mark: str) -> dict[str, str]:
-    """An environment whose processes also carry this mark."""
-    marks = [other for other in environment.get(MARK, "").split("|") if other and other != mark]
-    return {**environment, MARK: "|".join([*marks, mark])}
+def with_tag(environment: Mapping[str, str], tag: str) -> dict[str, str]:
+    """An environment whose processes also carry this tag."""
+    tags = [other for other in environment.get(TAGS, "").split("|") if other and other != tag]
+    return {**environment, TAGS: "|".join([*tags, tag])}
 
 
-def kill_tagged(mark: str) -> None:
-    """Kill every process that carries this mark, until there is none."""
+def kill_tagged(tag: str) -> None:
+    """Kill every process that carries this tag, until there is none."""
     import psutil
 
-    while remaining := list(tagged_processes(mark)):
+    while remaining := list(tagged_processes(tag)):
         for process in remaining:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         time.sleep(0.02)
 
 
-def _become(order: ReaperCommand) -> NoReturn:
+def _become(command: ReaperCommand) -> NoReturn:
     """Turn this forked process into the command."""
     try:
         os.setpgid(0, 0)
-        guard = os.getppid()
+        reaper = os.getppid()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != guard:
+        if os.getppid() != reaper:
             os._exit(CANNOT_RUN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-        os.chdir(order.directory)
-        environment = with_tag({**os.environ, **order.environment}, order.mark)
-        os.execvpe(order.command[0], list(order.command), environment)
+        os.chdir(command.directory)
+        environment = with_tag({**os.environ, **command.environment}, command.tag)
+        os.execvpe(command.argv[0], list(command.argv), environment)
     except OSError as error:
-        print(f"Cannot run {order.command[0]}: {error}", file=sys.stderr, flush=True)
+        print(f"Cannot run {command.argv[0]}: {error}", file=sys.stderr, flush=True)
     os._exit(CANNOT_RUN)
 
 
-def _forward_signals(order: ReaperCommand, child: int) -> None:
+def _forward_signals(command: ReaperCommand, child: int) -> None:
     def forward(number: int, _: FrameType | None) -> None:
-        asked = signal.Signals[f"SIG{order.stop_signal}"] if number == signal.SIGTERM else signal.Signals(number)
+        asked = signal.Signals[f"SIG{command.stop_signal}"] if number == signal.SIGTERM else signal.Signals(number)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, asked)
-        signal.alarm(max(order.stop_wait_s, 1))
+        signal.alarm(max(command.stop_wait_s, 1))
 
     def give_up(_: int, __: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -181,10 +183,10 @@ def _kill_descendants() -> None:
             os.waitpid(-1, 0)
 
 
-def _write_record(order: ReaperCommand, child: int) -> None:
-    if not order.record:
+def _write_pid_file(command: ReaperCommand, child: int) -> None:
+    if not command.pid_file:
         return
-    path = Path(order.record)
+    path = Path(command.pid_file)
     try:
         starts = json.loads(path.read_text())["starts"]
     except (OSError, ValueError, KeyError):
@@ -199,12 +201,12 @@ def prctl(option: int, value: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`--order FILE`, as the supervisor calls it, or `-- command ...`."""
+    """`--command FILE`, as the supervisor calls it, or `-- command ...`."""
     match list(arguments):
-        case ["--order", file]:
+        case ["--command", file]:
             return run(ReaperCommand.load(Path(file)))
         case ["--", _, *_]:
-            return run(ReaperCommand(command=arguments[1:], mark=f"guard-{uuid.uuid4()}"))
+            return run(ReaperCommand(argv=arguments[1:], tag=f"reaper-{uuid.uuid4()}"))
         case _:
             print("Usage: python -m infra.process.process_reaper -- command [argument ...]", file=sys.stderr)
             return 2

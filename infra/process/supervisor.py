@@ -1,6 +1,6 @@
 """Keeps the processes of one home alive, through supervisord.
 
-Every process of a home carries the home's mark (`infra.process.process_reaper`), so that what a crash left behind is
+Every process of a home carries the home's tag (`infra.process.process_reaper`), so that what a crash left behind is
 found again, and so that nothing is ever done to a process of another home.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, Literal, cast
 
 from infra.errors import BadArgument, ProcessFailed
 from infra.process import supervisord
-from infra.process.process_reaper import MARK, has_ended, kill_tagged, tagged_processes, with_tag
+from infra.process.process_reaper import TAGS, has_ended, kill_tagged, tagged_processes, with_tag
 from infra.process.supervisord import Program
 from infra.settings import ROOT, Settings
 
@@ -37,7 +37,7 @@ class ProcessState:
     """The state of a supervised process.
 
     Args:
-        pid: of the program itself, not of its guard; None while it does not run.
+        pid: of the program itself, not of its reaper; None while it does not run.
         uptime_s: since the present process was started; None while it does not run.
         starts: how often the program was started since the supervisor runs; 1 when it never failed.
         detail: what supervisord says about it, one line.
@@ -77,7 +77,7 @@ def stop(settings: Settings) -> None:
                 supervisord.rpc(settings) as server,
             ):
                 server.shutdown()
-        _sweep(settings)
+        _end_leftovers(settings)
         supervisord.remove_socket(settings)
 
 
@@ -129,7 +129,7 @@ def _apply(settings: Settings, programs: Sequence[Program]) -> None:
         _stop_together(settings, [*changed, *removed])
         for name in (*changed, *removed):
             server.removeProcessGroup(name)
-            supervisord.record_file(settings, name).unlink(missing_ok=True)
+            supervisord.pid_file(settings, name).unlink(missing_ok=True)
         for name in (*added, *changed):
             server.addProcessGroup(name)
         for program in programs:
@@ -140,11 +140,11 @@ def _apply(settings: Settings, programs: Sequence[Program]) -> None:
 
 def _launch(settings: Settings) -> None:
     """Start supervisord from nothing: whatever a crash left of this home goes first."""
-    _sweep(settings)
-    for record in (supervisord.directory(settings) / "run").iterdir():
-        record.unlink()
+    _end_leftovers(settings)
+    for pid_file in (supervisord.directory(settings) / "run").iterdir():
+        pid_file.unlink()
     supervisord.make_socket_directory(settings)
-    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    environment = {name: value for name, value in os.environ.items() if name != TAGS}
     log = supervisord.directory(settings) / "launch.log"
     with log.open("w") as output:
         launched = subprocess.run(
@@ -166,7 +166,7 @@ def _launch(settings: Settings) -> None:
         time.sleep(0.05)
 
 
-def _sweep(settings: Settings) -> None:
+def _end_leftovers(settings: Settings) -> None:
     """End every process of this home: politely those that supervise, then all that is left."""
     import psutil
 
@@ -176,7 +176,8 @@ def _sweep(settings: Settings) -> None:
             if {"infra.process.process_reaper", "supervisor.supervisord"} & set(process.cmdline()):
                 process.terminate()
                 signalled.append(process)
-    deadline = time.monotonic() + 5 + max((order.stop_wait_s for order in supervisord.orders(settings)), default=0)
+    waits_s = (command.stop_wait_s for command in supervisord.reaper_commands(settings))
+    deadline = time.monotonic() + 5 + max(waits_s, default=0)
     while not all(has_ended(process) for process in signalled) and time.monotonic() < deadline:
         time.sleep(0.05)
     kill_tagged(supervisord.process_tag(settings))
@@ -218,15 +219,15 @@ def _ask(settings: Settings, name: str, method: str, *, harmless: int) -> None:
 def _state(settings: Settings, answer: Mapping[str, Any]) -> ProcessState:
     alive = answer["statename"] in ("RUNNING", "STARTING", "STOPPING")
     try:
-        record = json.loads(supervisord.record_file(settings, answer["name"]).read_text())
+        running = json.loads(supervisord.pid_file(settings, answer["name"]).read_text())
     except (OSError, ValueError):
-        record = {}
+        running = {}
     return ProcessState(
         name=answer["name"],
         state=answer["statename"],
-        pid=record.get("pid") if alive else None,
+        pid=running.get("pid") if alive else None,
         uptime_s=float(answer["now"] - answer["start"]) if alive else None,
-        starts=record.get("starts", 0),
+        starts=running.get("starts", 0),
         detail=answer["description"] or answer["spawnerr"],
     )
 

@@ -53,12 +53,12 @@ class Program:
 
 
 def write_configuration(settings: Settings, programs: Sequence[Program]) -> None:
-    """Write supervisord's configuration for exactly these programs, and what their guards run."""
-    for needed in (directory(settings) / "orders", directory(settings) / "run", settings.logs):
+    """Write supervisord's configuration for exactly these programs, and the commands that their reapers run."""
+    for needed in (directory(settings) / "commands", directory(settings) / "run", settings.logs):
         needed.mkdir(parents=True, exist_ok=True)
     directory(settings).chmod(0o700)
     sections = {"supervisord": _supervisord_section(settings), **_server_sections(settings)}
-    saved = {program.name: _save_order(settings, program) for program in programs}
+    saved = {program.name: _save_command(settings, program) for program in programs}
     for program in programs:
         sections[f"program:{program.name}"] = _program_section(settings, program, saved[program.name])
     lines = [
@@ -66,7 +66,7 @@ def write_configuration(settings: Settings, programs: Sequence[Program]) -> None
         for name, section in sections.items()
     ]
     write_atomically(configuration_file(settings), "\n".join(lines))
-    for file in (directory(settings) / "orders").glob("*.json"):
+    for file in (directory(settings) / "commands").glob("*.json"):
         if file not in saved.values():
             file.unlink()
 
@@ -82,9 +82,9 @@ def stages(settings: Settings) -> dict[int, list[str]]:
     return by_stage
 
 
-def orders(settings: Settings) -> Iterator[ReaperCommand]:
+def reaper_commands(settings: Settings) -> Iterator[ReaperCommand]:
     """The commands that the reapers of this home run, as far as they can be read."""
-    for path in (directory(settings) / "orders").glob("*.json"):
+    for path in (directory(settings) / "commands").glob("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError):
             yield ReaperCommand.load(path)
 
@@ -98,7 +98,7 @@ def rpc(settings: Settings, timeout_s: float = 10) -> Iterator[Any]:
 
 
 def process_tag(settings: Settings) -> str:
-    """The variable that every process of this home, and of no other, has in its environment."""
+    """Returns the tag that every process of this home, and of no other, has in its environment."""
     return f"twofold-{hashlib.sha256(str(settings.home).encode()).hexdigest()[:16]}"
 
 
@@ -112,7 +112,7 @@ def configuration_file(settings: Settings) -> Path:
     return directory(settings) / "supervisord.conf"
 
 
-def record_file(settings: Settings, name: str) -> Path:
+def pid_file(settings: Settings, name: str) -> Path:
     """The file in which the reaper of a program notes which process runs now."""
     return directory(settings) / "run" / f"{name}.json"
 
@@ -165,8 +165,8 @@ def _server_sections(settings: Settings) -> dict[str, dict[str, object]]:
     }
 
 
-def _program_section(settings: Settings, program: Program, order: Path) -> dict[str, object]:
-    command = [sys.executable, "-m", "infra.process.process_reaper", "--order", str(order)]
+def _program_section(settings: Settings, program: Program, command_file: Path) -> dict[str, object]:
+    command = [sys.executable, "-m", "infra.process.process_reaper", "--command", str(command_file)]
     return {
         "command": _escaped(shlex.join(command)),
         "directory": _escaped(ROOT),
@@ -175,7 +175,7 @@ def _program_section(settings: Settings, program: Program, order: Path) -> dict[
         "priority": program.stage,
         "startsecs": program.start_s,
         "startretries": FOREVER,
-        # The guard kills what does not end in time; supervisord only waits for it.
+        # The reaper kills what does not end in time; supervisord only waits for it.
         "stopwaitsecs": program.stop_wait_s + 10,
         "redirect_stderr": "true",
         "stdout_logfile": _escaped(settings.logs / f"{program.name}.log"),
@@ -184,20 +184,20 @@ def _program_section(settings: Settings, program: Program, order: Path) -> dict[
     }
 
 
-def _save_order(settings: Settings, program: Program) -> Path:
-    """Write what the guard runs, to a file whose name changes with it: supervisord compares command lines."""
-    order = ReaperCommand(
-        command=list(program.command),
-        mark=f"{process_tag(settings)}#{program.name}",
+def _save_command(settings: Settings, program: Program) -> Path:
+    """Writes the command of a reaper to a file whose name changes with it: supervisord compares command lines."""
+    command = ReaperCommand(
+        argv=list(program.command),
+        tag=f"{process_tag(settings)}#{program.name}",
         environment=dict(program.environment),
         directory=str(program.directory),
-        record=str(record_file(settings, program.name)),
+        pid_file=str(pid_file(settings, program.name)),
         stop_signal=program.stop_signal,
         stop_wait_s=program.stop_wait_s,
     )
-    digest = hashlib.sha256(repr(order).encode()).hexdigest()[:12]
-    path = directory(settings) / "orders" / f"{program.name}-{digest}.json"
-    order.save(path)
+    digest = hashlib.sha256(repr(command).encode()).hexdigest()[:12]
+    path = directory(settings) / "commands" / f"{program.name}-{digest}.json"
+    command.save(path)
     return path
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import captures
+from cli import capture_start
 from cli.capture_scaffold import CapturedTable, copy_text, declared_type, write_captures
 from infra.capture.table_catalog import CatalogColumn, missing_tables
 from infra.errors import BadArgument
@@ -157,13 +157,13 @@ def test_up_says_which_tables_it_waits_for(database: Settings, root: Path, capsy
         "public.region",
         "public.part",
     ]
-    captures.wait_for_tables(database, registry)
+    capture_start.wait_for_tables(database, registry)
     said = capsys.readouterr().out
     at = f"in the database postgres at 127.0.0.1:{database.database_port}"
     assert said.startswith(f"! Waiting to capture public.part, public.region {at}. All else runs.\n")
     assert said.count("public.region") == 1
     query(database, "CREATE TABLE region (id int); CREATE TABLE part (id int)")
-    captures.wait_for_tables(database, registry)
+    capture_start.wait_for_tables(database, registry)
     assert capsys.readouterr().out == ""
     query(database, "DROP TABLE region; DROP TABLE part")
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cli import console as screen
-from cli.console import make_table, needed_width, shown, shown_bytes, shown_span
+from cli.console import make_table, needed_width, shown, shown_bytes, shown_duration
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from cli.console import make_table, needed_width, shown, shown_bytes, shown_span
     ],
 )
 def test_a_span_is_written_in_the_unit_that_fits(seconds: float | None, text: str) -> None:
-    assert shown_span(seconds) == text
+    assert shown_duration(seconds) == text
 
 
 def test_values_are_written_for_people() -> None:

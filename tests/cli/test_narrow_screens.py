@@ -11,8 +11,8 @@ import pytest
 from cli.commands.platform_commands import print_status
 from cli.demo.demo_command import print_account
 from cli.demo.demo_report import Account, TableAccount, TopicAccount
-from cli.platform_status import PartitionState, QueryState, Snapshot, TableState, TopicState
 from infra.process.supervisor import ProcessState
+from status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
 from tables.declare.registry import Registry, load
 from tests.cli.conftest import Cli
 

@@ -203,7 +203,7 @@ def _opened(*_: object, **__: object) -> Any:
 
 TABLE = "flights.delays_by_hour"
 PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
-    "status": ([], {"cli.platform_status.Observer.take": _fails}),
+    "status": ([], {"status.observer.Observer.snapshot": _fails}),
     "doctor": ([], {"infra.process.doctor.examine": _fails}),
     "tables": ([], {"infra.delta.lake.Lake.rows": _fails}),
     "show": ([TABLE], {}),

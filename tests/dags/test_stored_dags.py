@@ -134,11 +134,11 @@ def sent_to_the_parent(registry: Registry, home: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("declared", [None, DECLARED], ids=["ours", "nexmark"])
 def test_every_dag_arrives_where_airflow_stores_it(declared: Path | None, tmp_path: Path) -> None:
-    from dags.dag_names import dag_ids
+    from status.unloaded_dags import declared_dags
 
     registry = load(declared)
     arrived = sent_to_the_parent(registry, tmp_path)
-    assert sorted(arrived) == sorted(name for domain in registry.domains for name in dag_ids(registry, domain))
+    assert sorted(arrived) == sorted(name for domain in registry.domains for name in declared_dags(registry, domain))
 
 
 @given(registry=domains())
@@ -148,11 +148,11 @@ def test_every_dag_arrives_where_airflow_stores_it(declared: Path | None, tmp_pa
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_the_dags_of_any_domain_arrive_with_what_was_declared(registry: Registry, tmp_path: Path) -> None:
-    from dags.dag_names import dag_ids
+    from status.unloaded_dags import declared_dags
 
     [domain] = registry.domains
     arrived = sent_to_the_parent(registry, tmp_path)
-    assert sorted(arrived) == sorted(dag_ids(registry, domain))
+    assert sorted(arrived) == sorted(declared_dags(registry, domain))
     inlets = _inlets(arrived[f"{domain}.reconcile"])
     for topic in registry.topics.values():
         columns = inlets[topic.full_name]["columns"]

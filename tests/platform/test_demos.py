@@ -16,10 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
-from dags.dag_names import dag_ids
-from dags.unloaded_dags import why_unloaded
 from infra.airflow.airflow_api import Client
 from infra.settings import ROOT, Settings
+from status.unloaded_dags import declared_dags, why_unloaded
 from tables.declare.registry import load
 from tests.infra.conftest import free_port
 from traffic.expected.expected_tables import KEYS
@@ -82,7 +81,7 @@ def in_one_home(home: Path, demos: list[list[str]]) -> Series:
             client = Client(settings)
             runs = [run for run in client._all("/api/v2/dags/~/dagRuns", "dag_runs") if domain == _domain(run)]
             green = {run["dag_id"] for run in runs if run["state"] == "success"}
-            unloaded = why_unloaded(settings, dag_ids(load(), domain))
+            unloaded = why_unloaded(settings, declared_dags(load(), domain))
             failed, tables = _failed(client, runs), _tables(settings, domain)
             ended.append(
                 Demo(domain=domain, ran=ran, unloaded=unloaded, green=green, failed=failed, tables=tables),

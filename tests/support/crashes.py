@@ -28,7 +28,7 @@ TIMEOUT_S = 600
 
 
 def run_until_killed(settings: Settings, module: str, *arguments: str) -> None:
-    """Run `python -m module arguments` under a guard; nothing that it started is left.
+    """Run `python -m module arguments` under a process reaper; nothing that it started is left.
 
     Raises:
         AssertionError: it ended otherwise than by killing itself; with what it wrote last.

@@ -89,9 +89,9 @@ def cluster(settings: Settings) -> Iterator[Cluster]:
 @contextmanager
 def driving(settings: Settings) -> Iterator[subprocess.Popen[str]]:
     """A process that works through flights on the cluster, ended with the block."""
-    guard = [sys.executable, "-m", "infra.process.process_reaper", "--"]
+    reaper = [sys.executable, "-m", "infra.process.process_reaper", "--"]
     process = subprocess.Popen(
-        [*guard, sys.executable, "-m", "tests.chaos.servers.cluster_driver", *TABLES],
+        [*reaper, sys.executable, "-m", "tests.chaos.servers.cluster_driver", *TABLES],
         cwd=ROOT,
         env={**os.environ, **settings.environment()},
         stdout=subprocess.PIPE,

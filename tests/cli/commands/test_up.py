@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.captures import capture_findings
 from cli.platform_start import _failed
-from cli.platform_status import Observer
 from infra.chosen_domains import choose_domains
 from infra.delta.lake import Lake
 from infra.process.supervisor import ProcessState
 from infra.settings import Settings
+from status.captures import capture_findings
+from status.observer import Observer
 from streaming.query.progress import Progress, read, write
 from tables.declare.registry import load, running
 from tables.refresh.events import lost_offsets
@@ -35,6 +35,9 @@ def test_status_is_of_what_runs_and_names_what_does_not(cli: Cli, home: Path) ->
     assert "shop.carts" in ran.out
     assert ran.out.endswith("Not run: flights. `./twofold up shop flights` runs all.\n")
     found = json.loads(cli("status", "--json").out)
+    assert {domain: health["missing"] for domain, health in found["health"].items()} == {
+        "shop": ["broker", "stream-shop"]
+    }
     assert {state["name"].partition(".")[0] for state in (*found["topics"], *found["tables"])} == {"shop"}
 
 
@@ -76,7 +79,7 @@ def test_lost_records_of_a_domain_that_is_not_run_fail_no_status(cli: Cli, home:
     assert cli("status").code == 1
     choose_domains(settings, ["flights"])
     assert cli("status").code == 0
-    assert Observer(settings, running(settings)).take().gaps == []
+    assert Observer(settings, running(settings)).snapshot().gaps == []
 
 
 def test_doctor_asks_no_database_that_no_chosen_domain_captures(

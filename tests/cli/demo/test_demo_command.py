@@ -13,9 +13,9 @@ from cli.demo.dag_runs import _doing
 from cli.demo.demo_command import has_caught_up, has_caught_up_with_topics, print_account
 from cli.demo.demo_report import Account, TableAccount, TopicAccount
 from cli.demo.live_view import LiveTraffic, moving
-from cli.platform_status import PartitionState, QueryState, Snapshot, TableState, TopicState
 from infra.airflow.airflow_api import TaskState
 from infra.settings import Settings
+from status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
 from traffic.producer import Progress
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -52,7 +52,7 @@ def test_lines_are_logged_while_the_command_runs(tmp_path: Path) -> None:
         "import sys, time; print('[1]', flush=True); print('half way', file=sys.stderr, flush=True); time.sleep(1); "
         "print('at the end', file=sys.stderr)"
     )
-    child = ManagedSubprocess([sys.executable, "-c", script], environment=os.environ, place=tmp_path / "place.json")
+    child = ManagedSubprocess([sys.executable, "-c", script], environment=os.environ, pid_file=tmp_path / "pid.json")
     seen: dict[str, float] = {}
     ended = child.run(lambda line: seen.update({line: time.monotonic()}))
     assert (ended.code, ended.stdout, ended.stderr) == (0, ["[1]"], ["half way", "at the end"])
@@ -66,7 +66,7 @@ def test_a_blocked_log_loses_nothing_of_the_result(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(managed_subprocess, "LOG_WAIT_S", 0.1)
     script = "import json; print(json.dumps({'rows': list(range(5_000))}, indent=1))"
     command = managed_subprocess.ManagedSubprocess(
-        [sys.executable, "-c", script], environment=os.environ, place=tmp_path / "place.json"
+        [sys.executable, "-c", script], environment=os.environ, pid_file=tmp_path / "pid.json"
     )
     goes_on = threading.Event()
     try:

@@ -1,9 +1,10 @@
-"""What the stream DAG finds in `./twofold status`, and what it does about it."""
+"""What the stream DAG does about the health that `./twofold status` finds, and the events that it sends."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,126 +12,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dags.operators.stream_watchdog import StreamLimits, examine, is_by_stream, stream_events
+from dags.operators.stream_watchdog import is_by_stream, stream_events
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.errors import ProcessFailed
 from infra.process.file_locks import exclusive
 from infra.settings import Settings
+from status.snapshot import StreamHealth
 
-AT = "2013-01-05T12:00:00+00:00"
-LONG_AGO, JUST_NOW = "2013-01-05T11:50:00+00:00", "2013-01-05T11:59:59+00:00"
-
-
-def process(name: str, state: str = "RUNNING", uptime_s: float | None = 3_600.0) -> dict[str, Any]:
-    return {"name": name, "state": state, "pid": 7, "uptime_s": uptime_s}
+WELL = StreamHealth(
+    driver="stream-flights", down={}, missing=[], stalled=[], failed=[], slow=[], lost=[], captures=[]
+)  # fmt: skip
 
 
-def query(
-    name: str, updated_at: str = JUST_NOW, freshness_s: float = 0.5, behind: int | None = 0, error: str = ""
-) -> dict[str, Any]:
-    return {
-        "domain": "flights", "query": name, "updated_at": updated_at, "freshness_s": freshness_s, "behind": behind,
-        "error": error,
-    }  # fmt: skip
-
-
-def gap(topic: str, acknowledged_at: str | None = None) -> dict[str, Any]:
-    return {
-        "topic": topic, "partition": 2, "start": 40, "end": 60, "why": "gone", "acknowledged_at": acknowledged_at,
-    }  # fmt: skip
-
-
-def status(
-    *processes: dict[str, Any],
-    queries: tuple[dict[str, Any], ...] = (),
-    lag: int | None = 0,
-    gaps: tuple[dict[str, Any], ...] = (),
-    captures: tuple[dict[str, Any], ...] = (),
-) -> dict[str, Any]:
-    topics = [
-        {"name": "flights.departures", "partitions": [{"partition": 0, "lag": lag}]},
-        {"name": "trains.departures", "partitions": [{"partition": 0, "lag": 1_000_000}]},
-    ]
-    return {
-        "at": AT, "processes": list(processes), "topics": topics, "queries": list(queries), "problems": [],
-        "gaps": list(gaps), "captures": list(captures), "tables": [],
-    }  # fmt: skip
-
-
-def look(given: dict[str, Any], *, broker: bool = True) -> Any:
-    return examine(given, "flights", broker=broker, bounds=StreamLimits())
-
-
-UP = (process("broker"), process("stream-flights"), process("stream-trains", "FATAL"))
-
-
-def test_a_stream_that_runs_and_has_nothing_to_do_is_well() -> None:
-    assert look(status(*UP, queries=(query("ingest", LONG_AGO), query("flights", LONG_AGO)))) == look(status(*UP))
-    assert (look(status(*UP)).down, look(status(*UP)).stalled, look(status(*UP)).slow) == ({}, (), ())
-
-
-def test_what_does_not_run_is_found() -> None:
-    assert look(status(process("broker", "BACKOFF"), process("stream-flights", "STOPPED"))).down == {
-        "broker": "BACKOFF", "stream-flights": "STOPPED",
-    }  # fmt: skip
-
-
-def test_what_is_not_supervised_is_missing() -> None:
-    assert look(status()).missing == ("broker", "stream-flights")
-    assert look(status(process("stream-flights")), broker=False).missing == ()
-
-
-def test_records_that_wait_while_nothing_moves_are_a_stall() -> None:
-    assert look(status(*UP, queries=(query("ingest", LONG_AGO),), lag=12)).stalled == (
-        "ingest: 12 records wait, no micro-batch for 300 s",
-    )
-    assert look(status(*UP, queries=(query("ingest", JUST_NOW),), lag=12)).stalled == ()
-    assert look(status(*UP, lag=12)).stalled == ("ingest: 12 records wait, no micro-batch for 300 s",)
-
-
-def test_a_table_that_cannot_start_is_named_and_restarts_nothing() -> None:
-    found = look(status(*UP, queries=(query("ingest"), query("flights", LONG_AGO, behind=4, error="no column x"))))
-    assert (found.failed, found.stalled, found.down) == (("flights has failed: no column x",), (), {})
-
-
-def test_versions_that_wait_while_a_table_does_not_move_are_a_stall() -> None:
-    queries = (query("ingest"), query("flights", LONG_AGO, behind=4))
-    assert look(status(*UP, queries=queries)).stalled == ("flights: 4 versions wait, no micro-batch for 300 s",)
-
-
-def test_a_driver_that_has_just_started_is_given_time() -> None:
-    young = (process("broker"), process("stream-flights", uptime_s=20))
-    assert look(status(*young, queries=(query("ingest", LONG_AGO),), lag=12)).stalled == ()
-
-
-def test_a_table_that_declares_its_freshness_is_held_to_it() -> None:
-    given = status(*UP, queries=(query("ingest", freshness_s=61), query("flights", freshness_s=61)))
-    found = examine(given, "flights", broker=True, bounds=StreamLimits(tables_s={"flights": 60}))
-    assert found.slow == ("flights: rows are visible 61 s after the broker had them",)
-
-
-def test_rows_that_become_visible_too_late_are_slow_only_while_they_come() -> None:
-    assert look(status(*UP, queries=(query("ingest", freshness_s=901),))).slow == (
-        "ingest: rows are visible 901 s after the broker had them",
-    )
-    assert look(status(*UP, queries=(query("ingest", LONG_AGO, freshness_s=901),))).slow == ()
-
-
-def test_lost_records_of_the_domain_are_found_until_acknowledged() -> None:
-    known = gap("flights.departures", acknowledged_at=AT)
-    assert look(status(*UP, gaps=(gap("trains.departures"), known, gap("flights.landings")))).lost == (
-        "flights.landings, partition 2: [40, 60) is lost: gone",
-    )
-
-
-def test_a_capture_of_the_domain_that_lost_changes_is_found() -> None:
-    captures = (
-        {"topic": "flights.crews", "fault": ""},
-        {"topic": "flights.planes", "fault": "the replication slot is gone"},
-        {"topic": "trains.crews", "fault": "the replication slot is gone"},
-    )
-    assert look(status(*UP, captures=captures)).captures == ("flights.planes: the replication slot is gone",)
+def status(**found: Any) -> dict[str, Any]:
+    """The parts of a status that the task reads, with what is found about the stream."""
+    health = asdict(replace(WELL, **found))
+    return {"queries": [], "tables": [], "problems": [], "health": {"flights": health}}
 
 
 @pytest.fixture
@@ -157,11 +55,9 @@ def watch(
                 raise ProcessFailed(f"{name}: spawn error")
 
         monkeypatch.setattr("infra.process.supervisor.restart", restart)
-        monkeypatch.setattr("dags.operators.stream_watchdog.SETTLE_S", 0)
+        monkeypatch.setattr("dags.operators.stream_watchdog.RESTART_WAIT_S", 0)
         with DAG("flights.stream", schedule=None):
-            task = StreamOperator(
-                task_id="watch", domain="flights", bounds=StreamLimits(), changes=AssetAlias("flights.changed")
-            )
+            task = StreamOperator(task_id="watch", domain="flights", changes=AssetAlias("flights.changed"))
         context = {"ti": SimpleNamespace(xcom_pull=lambda **_: None)}
         return type(task).execute.__wrapped__(task, context), restarted  # type: ignore[attr-defined]
 
@@ -169,15 +65,14 @@ def watch(
 
 
 def test_a_stopped_stream_is_started_again(watch: Callable[..., tuple[Any, list[str]]]) -> None:
-    down = status(process("broker"), process("stream-flights", "STOPPED", None))
-    result, restarted = watch(down, status(*UP))
+    result, restarted = watch(status(down={"stream-flights": "STOPPED"}), status())
     assert (result["restarted"], result["problems"], restarted) == (["stream-flights"], [], ["stream-flights"])
 
 
 def test_a_stream_that_does_not_come_back_fails_the_task(watch: Callable[..., tuple[Any, list[str]]]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    down = status(process("broker"), process("stream-flights", "BACKOFF", None))
+    down = status(down={"stream-flights": "BACKOFF"})
     with pytest.raises(AirflowFailException, match="stream-flights was restarted and is BACKOFF"):
         watch(down, down)
     with pytest.raises(AirflowFailException, match="spawn error"):
@@ -188,14 +83,21 @@ def test_a_stall_restarts_the_driver_and_still_fails(watch: Callable[..., tuple[
     from airflow.sdk.exceptions import AirflowFailException
 
     with pytest.raises(AirflowFailException, match=r"12 records wait.*The driver was restarted"):
-        watch(status(*UP, queries=(query("ingest", LONG_AGO),), lag=12))
+        watch(status(stalled=["ingest: 12 records wait"]))
 
 
 def test_for_a_platform_that_is_down_the_hint_is_to_start_it(watch: Callable[..., tuple[Any, list[str]]]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    with pytest.raises(AirflowFailException, match=r"not supervised.*\n.*\./twofold up"):
-        watch(status())
+    with pytest.raises(AirflowFailException, match=r"broker: not supervised.*\n.*\./twofold up"):
+        watch(status(missing=["broker"]))
+
+
+def test_a_stream_of_a_domain_that_is_not_run_fails_the_task(watch: Callable[..., tuple[Any, list[str]]]) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=r"flights is not supervised.*\n.*\./twofold up"):
+        watch({**status(), "health": {}})
 
 
 def test_while_the_platform_is_being_started_nothing_is_found(watch: Callable[..., tuple[Any, list[str]]]) -> None:
@@ -208,19 +110,16 @@ def test_while_the_platform_is_being_started_nothing_is_found(watch: Callable[..
 def test_lost_records_fail_the_task_though_all_runs(watch: Callable[..., tuple[Any, list[str]]]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    with pytest.raises(AirflowFailException, match=r"\[40, 60\) is lost: gone.*\n.*\./twofold acknowledge"):
-        watch(status(*UP, gaps=(gap("flights.landings"),)))
-    assert watch(status(*UP, gaps=(gap("flights.landings", AT),))) == (
-        {"restarted": [], "problems": [], "versions": {}},
-        [],
-    )
+    with pytest.raises(AirflowFailException, match=r"\[40, 60\) are lost: gone.*\n.*\./twofold acknowledge"):
+        watch(status(lost=["flights.landings, partition 2: offsets [40, 60) are lost: gone"]))
+    assert watch(status()) == ({"restarted": [], "problems": [], "versions": {}}, [])
 
 
 def test_a_lost_capture_fails_the_task(watch: Callable[..., tuple[Any, list[str]]]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
     with pytest.raises(AirflowFailException, match=r"flights\.planes: the slot is gone\.\n.*\./twofold doctor"):
-        watch(status(*UP, captures=({"topic": "flights.planes", "fault": "the slot is gone"},)))
+        watch(status(captures=["flights.planes: the slot is gone"]))
 
 
 def table(name: str, version: int | None) -> dict[str, Any]:
@@ -228,14 +127,15 @@ def table(name: str, version: int | None) -> dict[str, Any]:
 
 
 def test_tables_with_a_new_version_since_the_last_look_have_an_event() -> None:
-    queries = ({**query("hours"), "watermark": "2013-01-05T11:00:00+00:00"}, {**query("flights"), "watermark": None})
+    closed = {"hours": "2013-01-05T11:00:00+00:00", "flights": None}
+    queries = [{"domain": "flights", "query": name, "watermark": at} for name, at in closed.items()]
     tables = [
         table("flights.hours", 5),
         table("flights.flights", 3),
         table("flights.new", 1),
         table("flights.no", None),
     ]
-    given = {**status(*UP, queries=queries), "tables": tables}
+    given = {**status(), "queries": queries, "tables": tables}
     before = {"flights.hours": 4, "flights.flights": 3, "flights.no": 1}
     assert stream_events(given, "flights", before) == {
         "flights.hours": {

@@ -1,4 +1,4 @@
-"""Nothing that a guarded command started outlives it."""
+"""Nothing that a command under a reaper started outlives it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.process.process_reaper import MARK, ReaperCommand, has_ended, with_tag
+from infra.process.process_reaper import TAGS, ReaperCommand, has_ended, with_tag
 from infra.settings import ROOT
 from tests.infra.conftest import Eventually
 
@@ -42,15 +42,15 @@ time.sleep(600)
 
 
 @contextlib.contextmanager
-def guarded(*command: str) -> Iterator[subprocess.Popen[bytes]]:
-    guard = subprocess.Popen(
+def under_a_reaper(*command: str) -> Iterator[subprocess.Popen[bytes]]:
+    reaper = subprocess.Popen(
         [sys.executable, "-m", "infra.process.process_reaper", "--", sys.executable, "-c", *command], cwd=ROOT
     )
     try:
-        yield guard
+        yield reaper
     finally:
-        guard.terminate()
-        guard.wait(timeout=20)
+        reaper.terminate()
+        reaper.wait(timeout=20)
 
 
 def started(file: Path, eventually: Eventually) -> psutil.Process:
@@ -60,15 +60,15 @@ def started(file: Path, eventually: Eventually) -> psutil.Process:
 
 
 def test_the_exit_code_is_that_of_the_command() -> None:
-    with guarded("raise SystemExit(3)") as guard:
-        assert guard.wait(timeout=20) == 3
+    with under_a_reaper("raise SystemExit(3)") as reaper:
+        assert reaper.wait(timeout=20) == 3
 
 
 def test_a_command_that_a_signal_ended_gives_128_and_its_number(tmp_path: Path, eventually: Eventually) -> None:
-    with guarded(SLEEP, str(tmp_path / "pid")) as guard:
+    with under_a_reaper(SLEEP, str(tmp_path / "pid")) as reaper:
         started(tmp_path / "pid", eventually).kill()
 
-        assert guard.wait(timeout=20) == 128 + signal.SIGKILL
+        assert reaper.wait(timeout=20) == 128 + signal.SIGKILL
 
 
 def test_a_command_that_does_not_exist_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
@@ -79,30 +79,30 @@ def test_a_command_that_does_not_exist_is_reported(capfd: pytest.CaptureFixture[
 
 
 def test_term_reaches_the_command_which_may_end_in_its_own_way(tmp_path: Path, eventually: Eventually) -> None:
-    with guarded(TAKES_TERM, str(tmp_path / "pid")) as guard:
+    with under_a_reaper(TAKES_TERM, str(tmp_path / "pid")) as reaper:
         started(tmp_path / "pid", eventually)
-        guard.terminate()
+        reaper.terminate()
 
-        assert guard.wait(timeout=20) == 7
+        assert reaper.wait(timeout=20) == 7
 
 
-def test_a_guard_that_is_killed_takes_its_command_with_it(tmp_path: Path, eventually: Eventually) -> None:
-    with guarded(SLEEP, str(tmp_path / "pid")) as guard:
+def test_a_reaper_that_is_killed_takes_its_command_with_it(tmp_path: Path, eventually: Eventually) -> None:
+    with under_a_reaper(SLEEP, str(tmp_path / "pid")) as reaper:
         command = started(tmp_path / "pid", eventually)
-        guard.kill()
+        reaper.kill()
 
         eventually(lambda: has_ended(command))
 
 
 def test_a_daemon_that_the_command_left_behind_is_killed(tmp_path: Path, eventually: Eventually) -> None:
-    with guarded(DETACH, str(tmp_path / "pid"), "1") as guard:
+    with under_a_reaper(DETACH, str(tmp_path / "pid"), "1") as reaper:
         daemon = started(tmp_path / "pid", eventually)
-        guard.wait(timeout=20)
+        reaper.wait(timeout=20)
 
         assert has_ended(daemon)
 
 
-def test_the_command_is_stopped_when_the_parent_of_its_guard_is_killed(tmp_path: Path, eventually: Eventually) -> None:
+def test_the_command_is_stopped_when_the_parent_of_its_reaper_is_killed(tmp_path: Path, eventually: Eventually) -> None:
     parent = subprocess.Popen(
         [
             sys.executable,
@@ -128,12 +128,12 @@ def test_the_command_is_stopped_when_the_parent_of_its_guard_is_killed(tmp_path:
     eventually(lambda: has_ended(command))
 
 
-def test_what_a_killed_guard_left_is_gone_before_the_command_starts_again(
+def test_what_a_killed_reaper_left_is_gone_before_the_command_starts_again(
     tmp_path: Path, eventually: Eventually
 ) -> None:
-    order = ReaperCommand(command=[sys.executable, "-c", DETACH, str(tmp_path / "pid"), "600"], mark=f"test-{tmp_path}")
-    order.save(tmp_path / "order.json")
-    run = [sys.executable, "-m", "infra.process.process_reaper", "--order", str(tmp_path / "order.json")]
+    command = ReaperCommand(argv=[sys.executable, "-c", DETACH, str(tmp_path / "pid"), "600"], tag=f"test-{tmp_path}")
+    command.save(tmp_path / "command.json")
+    run = [sys.executable, "-m", "infra.process.process_reaper", "--command", str(tmp_path / "command.json")]
     first = subprocess.Popen(run, cwd=ROOT)
     daemon = started(tmp_path / "pid", eventually)
     first.kill()
@@ -148,20 +148,20 @@ def test_what_a_killed_guard_left_is_gone_before_the_command_starts_again(
         second.wait(timeout=20)
 
 
-def test_a_process_of_another_mark_is_left_alone(tmp_path: Path) -> None:
+def test_a_process_of_another_tag_is_left_alone(tmp_path: Path) -> None:
     bystander = subprocess.Popen(["sleep", "600"], env=with_tag(os.environ, f"test-{tmp_path}-other"))
     try:
         time.sleep(0.1)
-        with guarded("pass") as guard:
-            guard.wait(timeout=20)
+        with under_a_reaper("pass") as reaper:
+            reaper.wait(timeout=20)
         assert bystander.poll() is None
     finally:
         bystander.kill()
         bystander.wait()
 
 
-def test_marks_add_up_and_none_is_there_twice() -> None:
-    once = with_tag({MARK: "a"}, "b")
+def test_tags_add_up_and_none_is_there_twice() -> None:
+    once = with_tag({TAGS: "a"}, "b")
 
-    assert once[MARK] == "a|b"
+    assert once[TAGS] == "a|b"
     assert with_tag(once, "b") == once

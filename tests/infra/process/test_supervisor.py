@@ -112,8 +112,8 @@ def test_after_the_supervisor_was_killed_no_process_is_left_or_doubled(
     eventually(lambda: runs(settings, other_than=before.pid))
 
     assert has_ended(before)
-    mark = f"{supervisord.process_tag(settings)}#sleeper"
-    assert [process.pid for process in tagged_processes(mark)] == [only(settings).pid]
+    tag = f"{supervisord.process_tag(settings)}#sleeper"
+    assert [process.pid for process in tagged_processes(tag)] == [only(settings).pid]
 
 
 def test_a_daemon_that_outlived_its_supervisor_is_ended_by_the_next(
@@ -169,8 +169,7 @@ def test_a_program_that_fails_to_start_is_tried_again_and_again(settings: Settin
 
     supervisor.start(settings, [replace(SLEEPER, command=[sys.executable, "-c", FAILS_TWICE, str(tries)], start_s=1)])
 
-    eventually(lambda: runs(settings))
-    assert tries.read_text() == "xxx"
+    eventually(lambda: tries.read_text() == "xxx" and runs(settings))
 
 
 def test_environment_and_log_reach_the_program_as_they_are(settings: Settings, eventually: Eventually) -> None:
@@ -237,4 +236,4 @@ def test_a_home_with_a_long_path_gets_a_private_short_socket(settings: Settings,
 def test_secrets_of_a_program_are_readable_by_their_owner_only(settings: Settings) -> None:
     supervisor.start(settings, [SLEEPER])
 
-    assert {file.stat().st_mode & 0o777 for file in (settings.home / "supervisor" / "orders").iterdir()} == {0o600}
+    assert {file.stat().st_mode & 0o777 for file in (settings.home / "supervisor" / "commands").iterdir()} == {0o600}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from dags.dag_names import dag_ids
 from infra.airflow.airflow_api import Client
 from infra.airflow.airflow_processes import parser_log, parser_traceback
+from infra.airflow.dag_names import dag_ids
 from infra.errors import ProcessFailed
 from infra.process import supervisor
 from infra.process.doctor import Finding
@@ -31,7 +31,13 @@ def unloaded_dags(settings: Settings, registry: Registry, processes: Sequence[Pr
     changed = max((path.stat().st_mtime for path in FOLDER.rglob("*.py")), default=0.0)
     if up_s is None or min(up_s, time.time() - changed) < LOADING_S:
         return None
-    return why_unloaded(settings, [dag for domain in registry.domains for dag in dag_ids(registry, domain)])
+    return why_unloaded(settings, [dag for domain in registry.domains for dag in declared_dags(registry, domain)])
+
+
+def declared_dags(registry: Registry, domain: str) -> list[str]:
+    """Returns the ids of the DAGs that a domain's declarations make."""
+    tables = [table.name for table in registry.in_order(domain)]
+    return dag_ids(domain, tables, has_topics=bool(registry.domain_topics(domain)))
 
 
 def why_unloaded(settings: Settings, wanted: Sequence[str]) -> str | None:

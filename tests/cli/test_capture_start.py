@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from cli import captures
+from cli import capture_start
 from infra.process.server_ports import server_ports
 from infra.settings import Settings
 from tables.declare.registry import load
@@ -23,16 +23,16 @@ FILES = {
 
 def test_nothing_is_started_without_a_captured_table(settings: Settings, tmp_path: Path) -> None:
     registry = load().restricted_to(["flights"])
-    assert not captures.captures_tables(registry)
-    assert captures.capture_programs(settings, registry) == []
-    captures.ensure_captures(settings, registry)
+    assert not capture_start.captures_tables(registry)
+    assert capture_start.capture_programs(settings, registry) == []
+    capture_start.ensure_captures(settings, registry)
     assert not settings.home.exists()
 
 
 def test_a_captured_table_needs_both_servers_or_a_database_of_yours(tmp_path: Path) -> None:
     registry = load(written(tmp_path / "tables", FILES))
     yours = Settings(home=tmp_path / "home", database="postgresql://me:secret@db/shop")
-    assert [program.name for program in captures.capture_programs(yours, registry)] == ["connect"]
+    assert [program.name for program in capture_start.capture_programs(yours, registry)] == ["connect"]
 
 
 def test_captures_need_a_port_for_each_server_that_is_ours(settings: Settings) -> None:

@@ -1,0 +1,1 @@
+"""State of the platform: what runs, how far it is, what is wrong."""

@@ -1,0 +1,82 @@
+"""State of captured tables; if none is declared, no code of theirs is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from infra.errors import TwofoldError
+from infra.sql.names import POSTGRES
+
+if TYPE_CHECKING:
+    from infra.capture.debezium_connector import CaptureState
+    from infra.process.doctor import Finding
+    from infra.settings import Settings
+    from tables.declare.registry import Registry
+
+
+def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]:
+    """The states of captured tables; where none is declared, no code of theirs is loaded.
+
+    Raises:
+        ConnectUnreachable, DatabaseUnreachable: retryable.
+    """
+    from tables.declare.captured_topic import captures
+
+    declared = captures(registry)
+    if not declared:
+        return []
+    from batch.capture.lost_changes import changes_fault
+    from infra.capture.captured_table import again
+    from infra.capture.debezium_connector import state
+    from infra.delta.lake import Lake
+
+    states, lake = [], Lake(settings)
+    for capture in declared:
+        now = state(settings, capture)
+        lost = "" if now.fault or capture.is_outbox else changes_fault(lake, capture.topic)
+        states.append(replace(now, fault=lost, hint=f"{again(capture.topic)}.") if lost else now)
+    return states
+
+
+def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
+    """The doctor's findings about captured tables; none while the platform is down."""
+    from infra.process import supervisor
+    from infra.process.doctor import Finding
+
+    if not supervisor.is_running(settings):
+        return []
+    try:
+        states, slots = capture_states(settings, registry), _undeclared_slots(settings, registry)
+    except TwofoldError as error:
+        hint = error.hint or "./twofold up starts what does not run."
+        return [Finding(name="Captures", ok=False, found=error.message, expected="servers that answer", hint=hint)]
+    return [
+        Finding(
+            name=f"Capture {state.topic}",
+            ok=not state.fault,
+            found=state.fault or f"runs, slot {state.slot}",
+            expected="runs, no change lost",
+            hint=state.hint,
+        )
+        for state in states
+    ] + [
+        Finding(
+            name=f"Slot {slot}",
+            ok=False,
+            found="no topic is declared for it, and the database keeps its log for it",
+            expected="a topic",
+            hint=f"SELECT pg_drop_replication_slot({POSTGRES.literal(slot)}) gives it up; "
+            "its topic cannot continue then.",
+        )
+        for slot in slots
+    ]
+
+
+def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
+    """Slots that no topic of any domain declares; none where no domain that runs captures a table."""
+    from infra.capture.debezium_connector import undeclared_slots
+    from tables.declare.captured_topic import captures
+    from tables.declare.registry import load
+
+    return undeclared_slots(settings, captures(load())) if captures(registry) else []

@@ -1,0 +1,177 @@
+"""State of the platform at one moment, as `./twofold status --json` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from batch.ledgers.audit_history import LastAudit
+    from infra.capture.debezium_connector import CaptureState
+    from infra.process.supervisor import ProcessState
+    from tables.refresh.events.lost_offsets import Gap
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionState:
+    """A partition of a topic.
+
+    Attributes:
+        earliest, latest: its half-open bounds on the broker; None while the broker does not answer.
+        next: the offset that ingest takes next; None before its first micro-batch.
+        lag: records that are not ingested yet.
+        earliest_local: the first offset that the broker holds; earlier ones are in the archive alone.
+        tiered: the offset after the last one that the archive has; None when it has none.
+        leaves_in_s: seconds until the oldest record that is not ingested yet is in the archive alone, 0 once it is;
+            None when nothing waits, the topic has no archive, or that was not asked for.
+    """
+
+    partition: int
+    earliest: int | None
+    latest: int | None
+    next: int | None
+    lag: int | None
+    earliest_local: int | None = None
+    tiered: int | None = None
+    leaves_in_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicState:
+    """A topic with what became of its records.
+
+    Attributes:
+        archive_bytes: of its archived segments; None when that was not requested, or the broker did not answer.
+    """
+
+    name: str
+    partitions: Sequence[PartitionState]
+    events: int | None
+    quarantined: int | None
+    archive_bytes: int | None = None
+
+    @property
+    def produced(self) -> int | None:
+        return _sum(p.latest for p in self.partitions)
+
+    @property
+    def ingested(self) -> int | None:
+        return _sum(p.next for p in self.partitions)
+
+    @property
+    def lag(self) -> int | None:
+        return _sum(p.lag for p in self.partitions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryState:
+    """A streaming query.
+
+    Attributes:
+        watermark: rows that close before it are closed; None where nothing closes.
+        inputs: how far each input alone would let it go: its newest event time less the table's delay; None before the
+            first event of an input, and none where nothing closes.
+        held_back_by: the input that lets it go least far.
+        behind: commits of its inputs with changed rows that it has not taken yet; None for ingest, whose lag is its
+            topics'.
+        error: why it has failed; empty while it runs.
+    """
+
+    domain: str
+    query: str
+    batch: int
+    watermark: datetime | None
+    inputs: Mapping[str, datetime | None]
+    held_back_by: str | None
+    rows_in: int
+    rows_out: int
+    batch_s: float
+    freshness_s: float | None
+    updated_at: datetime
+    behind: int | None
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """A live table.
+
+    Attributes:
+        late: input records later than its watermark: what the stream dropped is among them; None where no row closes.
+        corrections: rows that batch work corrected, in all.
+        audit: the newest; None when there was none.
+        oldest, newest: the bounds of its rows' event times; None where rows have none.
+    """
+
+    name: str
+    strategy: str
+    rows: int | None
+    late: int | None
+    corrections: int | None
+    version: int | None
+    audit: LastAudit | None = None
+    oldest: date | None = None
+    newest: date | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamHealth:
+    """The health of the stream of a domain; every finding is empty while nothing is wrong.
+
+    Attributes:
+        driver: the supervisor's name of the process that streams the domain.
+        down: supervised processes that do not run -> their state.
+        missing: processes that the supervisor should know and does not.
+        stalled: what waits although the driver runs; a restart may help.
+        failed: queries that cannot go on, and why; the driver starts them again by itself.
+        slow: what works too slowly.
+        lost: records that exist nowhere any more, and are not acknowledged.
+        captures: captured tables of a database whose changes do not arrive, or lack some.
+    """
+
+    driver: str
+    down: Mapping[str, str]
+    missing: Sequence[str]
+    stalled: Sequence[str]
+    failed: Sequence[str]
+    slow: Sequence[str]
+    lost: Sequence[str]
+    captures: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The whole platform.
+
+    Attributes:
+        problems: what could not be read, or does not run; empty when all is well.
+        gaps: records that are lost, as the ledger of gaps names them.
+        removed: Delta tables that no file declares any more.
+        captures: captured tables of the database; those that could not be looked at are left out.
+        not_run: domains that are declared and not chosen; nothing else here is of them.
+        health: domain -> the health of its stream.
+    """
+
+    at: datetime
+    processes: Sequence[ProcessState]
+    topics: Sequence[TopicState]
+    queries: Sequence[QueryState]
+    tables: Sequence[TableState]
+    problems: Sequence[str]
+    gaps: Sequence[Gap] = ()
+    removed: Sequence[str] = ()
+    captures: Sequence[CaptureState] = ()
+    not_run: Sequence[str] = ()
+    health: Mapping[str, StreamHealth] = field(default_factory=dict)
+
+    @property
+    def open_gaps(self) -> list[Gap]:
+        """Those that are not acknowledged."""
+        return [gap for gap in self.gaps if gap.is_open]
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
