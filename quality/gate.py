@@ -19,7 +19,6 @@ from infra.atomic_write import write_atomically
 from quality.check_result import RuleVerdict, Verdict
 from quality.great_expectations_suite import (
     PANDAS_ROWS,
-    Outcome,
     Rows,
     SuiteReport,
     Suites,
@@ -57,13 +56,6 @@ class Subject:
     key: Sequence[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Measured:
-    verdict: Verdict
-    rules: Sequence[Rule]
-    rows: Rows
-
-
 def gate(subjects: Iterable[Subject], settings: Settings, now: datetime) -> list[Verdict]:
     """Judge tables by their rules; write the results and the Data Docs under `settings.home/quality`.
 
@@ -88,25 +80,25 @@ def gate(subjects: Iterable[Subject], settings: Settings, now: datetime) -> list
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="measure") as ahead:
         following = deque(ahead.submit(next, measured, None) for _ in range(_AHEAD))
         with open_suites(settings) as suites:
-            while (verdict := following.popleft().result()) is not None:
+            while (found := following.popleft().result()) is not None:
                 following.append(ahead.submit(next, measured, None))
-                verdicts.append(_judged(suites, verdict, settings, now))
+                verdicts.append(_judged(suites, *found, settings, now))
     return verdicts
 
 
-def _measured(subject: Subject, *, now: datetime) -> _Measured:
+def _measured(subject: Subject, *, now: datetime) -> tuple[Verdict, Rows]:
     rules = list(dict.fromkeys(subject.rules))
     verdict = measure(subject.df, rules, now, key=subject.key, table=subject.table)
     with naming(rules):
         rows = rows_to_judge(subject.df, rules, now, on_spark=verdict.rows > PANDAS_ROWS)
-    return _Measured(verdict=verdict, rules=rules, rows=rows)
+    return verdict, rows
 
 
-def _judged(suites: Suites, found: _Measured, settings: Settings, now: datetime) -> Verdict:
-    verdict, table = found.verdict, found.verdict.table
-    with naming(found.rules):
-        report = suites.validate(found.rows, table, found.rules, now)
-    checked = tuple(_agreed(*pair) for pair in zip(verdict.rules, report.outcomes, strict=True))
+def _judged(suites: Suites, verdict: Verdict, rows: Rows, settings: Settings, now: datetime) -> Verdict:
+    table, rules = verdict.table, [one.rule for one in verdict.rules]
+    with naming(rules):
+        report = suites.validate(rows, table, rules, now)
+    checked = tuple(_agreed(*pair) for pair in zip(verdict.rules, report.failing, strict=True))
     results = settings.home / "quality" / "results" / table / f"{run_name(now)}.json"
     verdict = replace(verdict, rules=checked, report=report.index, results=results)
     _keep(verdict, report, results)
@@ -114,12 +106,12 @@ def _judged(suites: Suites, found: _Measured, settings: Settings, now: datetime)
     return verdict
 
 
-def _agreed(measured: RuleVerdict, outcome: Outcome) -> RuleVerdict:
-    if (measured.passed, measured.failing) == (outcome.passed, outcome.failing):
+def _agreed(measured: RuleVerdict, failing: int) -> RuleVerdict:
+    if measured.failing == failing:
         return measured
-    log.error("%s: Great Expectations finds %d failing rows", measured, outcome.failing)
-    seen = f"{measured.observed}; Great Expectations counts {outcome.failing}".removeprefix("; ")
-    return replace(measured, failing=max(measured.failing, outcome.failing, int(not outcome.passed)), observed=seen)
+    log.error("%s: Great Expectations finds %d failing rows", measured, failing)
+    seen = f"{measured.observed}; Great Expectations counts {failing}".removeprefix("; ")
+    return replace(measured, failing=max(measured.failing, failing), observed=seen)
 
 
 def _keep(verdict: Verdict, report: SuiteReport, results: Path) -> None:

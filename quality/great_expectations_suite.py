@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import logging
-import math
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import QualityFailed
-from quality.row_checks import holds
-from quality.rules import Between, Expression, FreshWithin, Matches, NotNull, OneOf, Rule, Unique, utc
+from quality.rules import Rule
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -37,25 +34,17 @@ KEPT_RUNS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """The result of Great Expectations for one rule."""
-
-    rule: Rule
-    passed: bool
-    failing: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class SuiteReport:
     """A validated suite.
 
     Attributes:
         index: the first page of the Data Docs.
+        failing: rows that break each rule.
         validation: the whole result as Great Expectations writes it.
     """
 
     index: Path
-    outcomes: tuple[Outcome, ...]
+    failing: tuple[int, ...]
     validation: dict[str, Any]
 
 
@@ -117,10 +106,8 @@ class Suites:
         _forget(self._home, table)
         # They come grouped by column.
         by_rule = {one.expectation_config.meta["rule"]: one for one in result.results}
-        outcomes = tuple(_outcome(rule, by_rule[str(rule)]) for rule in rules)
-        return SuiteReport(
-            index=self._home / "docs" / "index.html", outcomes=outcomes, validation=result.to_json_dict()
-        )
+        failing = tuple(_failing(rule, by_rule[str(rule)]) for rule in rules)
+        return SuiteReport(index=self._home / "docs" / "index.html", failing=failing, validation=result.to_json_dict())
 
     def write_pages(self) -> None:
         """Write the pages of the runs and suites, and the index, all at once: each time compiles their templates."""
@@ -161,39 +148,9 @@ def _suite(context: Any, table: str, rules: Sequence[Rule]) -> Any:
 
 
 def _expectation(rule: Rule) -> Any:
-    gxe: Any = import_module("great_expectations.expectations")
-    common: dict[str, Any] = {"notes": str(rule), "meta": {"rule": str(rule)}}
-    match rule:
-        case NotNull(columns=(column,)):
-            return gxe.ExpectColumnValuesToNotBeNull(column=column, **common)
-        case Between(columns=(column,)):
-            low, high = _bounds(rule)
-            return gxe.ExpectColumnValuesToBeBetween(column=column, min_value=low, max_value=high, **common)
-        case OneOf(columns=(column,), values=values):
-            return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=list(values), **common)
-        case Matches(columns=(column,), portable=pattern):
-            # Java and Python spell the end of the text differently; that nothing follows, they spell alike.
-            return gxe.ExpectColumnValuesToMatchRegex(column=column, regex=rf"^(?:{pattern})(?![\s\S])", **common)
-        case Unique(columns=(column,)):
-            return gxe.ExpectColumnValuesToBeUnique(column=column, **common)
-        case Unique(columns=columns):
-            return gxe.ExpectCompoundColumnsToBeUnique(
-                column_list=list(columns), ignore_row_if="any_value_is_missing", **common
-            )
-        case FreshWithin(age=age):
-            return gxe.ExpectColumnValuesToBeBetween(column=_title(rule), max_value=age.total_seconds(), **common)
-        case Expression():
-            return gxe.ExpectColumnValuesToBeInSet(column=_title(rule), value_set=[True], **common)
-        case _:
-            raise TypeError(f"{rule!r} has no expectation")
-
-
-def _bounds(rule: Between) -> tuple[object, object]:
-    """The bounds as both engines compare them: instants as texts, and numbers never open above, where Spark has NaN."""
-    low, high = rule.low, rule.high
-    if rule.domains == ("number",):
-        return low, math.inf if high is None else high
-    return (None if low is None else utc(low).isoformat(), None if high is None else utc(high).isoformat())
+    name, arguments = rule.expectation()
+    kind: Any = getattr(import_module("great_expectations.expectations"), name)
+    return kind(**arguments, notes=str(rule), meta={"rule": str(rule)})
 
 
 def _projected(df: DataFrame, rules: Sequence[Rule], now: datetime) -> DataFrame:
@@ -201,14 +158,7 @@ def _projected(df: DataFrame, rules: Sequence[Rule], now: datetime) -> DataFrame
 
     names = dict.fromkeys(name for rule in rules for name in rule.columns)
     columns = [_plain(df, name) for name in names]
-    for rule in rules:
-        if isinstance(rule, Expression):
-            columns.append(holds(df, rule).alias(_title(rule)))
-        elif isinstance(rule, FreshWithin):
-            value, newest = F.col(rule.columns[0]).cast("timestamp"), f"_newest_{len(columns)}"
-            df = df.crossJoin(F.broadcast(df.agg(F.max(value).alias(newest))))
-            age = (F.unix_micros(F.lit(now)) - F.unix_micros(newest)) / 1_000_000
-            columns.append(F.when(value.isNotNull(), age).alias(_title(rule)))
+    columns += [column for rule in rules if (column := rule.own_column(df, now)) is not None]
     return df.select(*(columns or [F.lit(1).alias("row")]))
 
 
@@ -220,13 +170,6 @@ def _plain(df: DataFrame, name: str) -> Column:
     if of in ("date", "timestamp_ntz"):
         return F.col(name).cast("timestamp").alias(name)
     return F.col(name).cast("string").alias(name) if of in ("array", "map", "struct", "variant") else F.col(name)
-
-
-def _title(rule: Rule) -> str:
-    """The name of a rule's own column; dots and backticks would be read as paths by Spark."""
-    if isinstance(rule, FreshWithin):
-        return f"age of the newest {rule.columns[0]} in seconds, at most {rule.interval}"
-    return re.sub(r"[.`]", "·", rule.sql if isinstance(rule, Expression) else str(rule))
 
 
 def _in_pandas(df: DataFrame) -> pd.DataFrame:
@@ -241,7 +184,7 @@ def _in_pandas(df: DataFrame) -> pd.DataFrame:
     return df.toArrow().to_pandas(types_mapper=kept)
 
 
-def _outcome(rule: Rule, found: Any) -> Outcome:
+def _failing(rule: Rule, found: Any) -> int:
     # Either one record of what was raised, or one per metric.
     for info in (found.exception_info, *found.exception_info.values()):
         if isinstance(info, dict) and info.get("raised_exception"):
@@ -249,7 +192,7 @@ def _outcome(rule: Rule, found: Any) -> Outcome:
                 f"Great Expectations cannot judge the rule {rule}: {info.get('exception_message')}",
                 hint="Nothing is known about the table. Compare the rule with the type of its column.",
             )
-    return Outcome(rule=rule, passed=bool(found.success), failing=int(found.result.get("unexpected_count") or 0))
+    return int(found.result.get("unexpected_count") or not found.success)
 
 
 def _context(home: Path) -> Any:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from infra.errors import BadArgument, SchemaMismatch
-from quality.rules import RECORD_RULES, Between, Matches, NotNull, OneOf, Rule, require_domain, utc
+from quality.rule import require_domain
+from quality.rule_values import utc
+from quality.rules import RECORD_RULES, Between, Matches, NotNull, OneOf, Rule
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,7 +1,8 @@
-"""Rules for good rows and good tables, as data.
+"""Rules for good rows and good tables: a class for each kind, and the function that declares it.
 
 Null passes every rule except `not_null`, as it passes a CHECK constraint in SQL: a rule is broken where its condition
-is false, not where it is unknown. An empty table keeps every rule.
+is false, not where it is unknown. An empty table keeps every rule. Dates and zoneless timestamps count as UTC, so the
+session's time zone must be UTC.
 """
 
 from __future__ import annotations
@@ -10,44 +11,28 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
-from typing import ClassVar, Literal
+from datetime import date, datetime, timedelta
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, ClassVar
 
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
+from infra.spark.spark_literals import literal_of
 from infra.sql.impure_functions import code_of, find_impure
 from quality.portable_regex import portable
+from quality.rule import Expectation, Kind, first_line, kinds_with, spark_column
+from quality.rule import Rule as Rule
+from quality.rule_values import bound_of, column_name, is_finite, spark_bound, utc
 
-Kind = Literal["not_null", "between", "one_of", "matches", "unique", "fresh_within", "expression"]
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
 Bound = int | float | str
 Value = str | int | float | bool
 
 RECORD_RULES: frozenset[str] = frozenset({"not_null", "between", "one_of", "matches"})
 """Kinds that can be decided on one record alone."""
-
-ROW_RULES: frozenset[str] = RECORD_RULES | {"expression"}
-"""Kinds that can be decided on one row of a table alone."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """The base of all rules; `str()` of one is how people, quarantine and reports name it.
-
-    Attributes:
-        kind: which rule it is.
-        columns: the columns that it reads; empty for an expression, which only Spark can parse.
-        domains: the kinds of column that it can judge: `number`, `string`, `boolean`, `date`, `timestamp`; empty: any.
-    """
-
-    kind: ClassVar[Kind]
-    columns: tuple[str, ...]
-
-    @property
-    def domains(self) -> tuple[str, ...]:
-        return ()
-
-    def __str__(self) -> str:
-        return f"{self.kind}({', '.join(self.columns)})"
 
 
 @dataclass(frozen=True)
@@ -55,6 +40,17 @@ class NotNull(Rule):
     """The column has a value."""
 
     kind: ClassVar[Kind] = "not_null"
+
+    def spark(self, df: DataFrame) -> Column:
+        return spark_column(self.columns[0]).isNotNull()
+
+    def expectation(self) -> Expectation:
+        return "ExpectColumnValuesToNotBeNull", {"column": self.columns[0]}
+
+
+def not_null(column: str) -> NotNull:
+    """The column must have a value."""
+    return NotNull((column_name("not_null", column),))
 
 
 @dataclass(frozen=True)
@@ -79,6 +75,61 @@ class Between(Rule):
         low, high = self.written
         return f"between({self.columns[0]}, {low}, {high})"
 
+    def spark(self, df: DataFrame) -> Column:
+        from pyspark.sql import functions as F
+
+        column, of = spark_column(self.columns[0]), df.schema[self.columns[0]].dataType
+        # Spark orders NaN above every number; here it is between no two.
+        within = ~F.isnan(column) if of.typeName() in ("float", "double") else F.lit(True)
+        if self.low is not None:
+            within = within & (column >= spark_bound(self.low, of))
+        if self.high is not None:
+            within = within & (column <= spark_bound(self.high, of))
+        return F.when(column.isNotNull(), within)
+
+    def measures(self, df: DataFrame, now: datetime) -> tuple[Column, Column]:
+        from pyspark.sql import functions as F
+
+        column = spark_column(self.columns[0])
+        least, most = F.min(column).cast("string"), F.max(column).cast("string")
+        seen = F.coalesce(F.concat(least, F.lit(" to "), most), F.lit("no value"))
+        return super().measures(df, now)[0], seen
+
+    def expectation(self) -> Expectation:
+        bounds: list[object] = [self.low, self.high]
+        if self.domains != ("number",):  # instants, which both engines compare as texts
+            bounds = [None if bound is None else utc(bound).isoformat() for bound in bounds]
+        elif self.high is None:  # never open above, where Spark has NaN
+            bounds[1] = math.inf
+        between = dict(zip(("min_value", "max_value"), bounds, strict=True))
+        return "ExpectColumnValuesToBeBetween", {"column": self.columns[0], **between}
+
+
+def between(column: str, low: Bound | None, high: Bound | None) -> Between:
+    """The value must be at least `low` and at most `high`; NaN never is.
+
+    Args:
+        low, high: numbers; or dates, `"2013-01-31"`; or timestamps with an offset, `"2013-01-31T00:00:00Z"`. None: no
+            bound. On a timestamp column a date means its midnight in UTC.
+
+    Raises:
+        BadDeclaration: bounds of two types, in the wrong order, not finite, or none at all.
+    """
+    column_name("between", column)
+    lowest, highest = bound_of(column, low), bound_of(column, high)
+    rule = f"between({column}, {low}, {high})"
+    if lowest is None and highest is None:
+        raise BadDeclaration(f"{rule} has no bound.", hint="Give a low or a high bound.")
+    if lowest is not None and highest is not None:
+        if _domains(lowest) != _domains(highest):
+            raise BadDeclaration(
+                f"{rule} has bounds of two types.",
+                hint="Write two numbers, two dates, or two timestamps with an offset.",
+            )
+        if lowest > highest:  # type: ignore[operator]
+            raise BadDeclaration(f"{rule} is empty: low is above high.", hint="Swap the bounds.")
+    return Between((column,), lowest, highest, (low, high))
+
 
 @dataclass(frozen=True)
 class OneOf(Rule):
@@ -93,6 +144,38 @@ class OneOf(Rule):
 
     def __str__(self) -> str:
         return f"one_of({self.columns[0]}, {list(self.values)})"
+
+    def spark(self, df: DataFrame) -> Column:
+        return spark_column(self.columns[0]).isin(list(self.values))
+
+    def expectation(self) -> Expectation:
+        return "ExpectColumnValuesToBeInSet", {"column": self.columns[0], "value_set": list(self.values)}
+
+
+def one_of(column: str, values: Sequence[Value]) -> OneOf:
+    """The value must be one of these; all of one type.
+
+    Raises:
+        BadDeclaration: no values, values of several types, None or NaN.
+    """
+    column_name("one_of", column)
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise BadDeclaration(f"one_of({column}, {values!r}): expected a list of values.", hint=f"Write [{values!r}].")
+    distinct = tuple(dict.fromkeys(values))
+    rule = f"one_of({column}, {list(distinct)})"
+    if not distinct:
+        raise BadDeclaration(f"{rule} lists no value.", hint="List the values that are allowed.")
+    for value in distinct:
+        if not isinstance(value, str | int | float) or not is_finite(value):
+            raise BadDeclaration(
+                f"{rule} holds {value!r}; expected texts, numbers or booleans.",
+                hint="Null passes without being listed; forbid it with not_null.",
+            )
+    if len({_domains(value) for value in distinct}) > 1:
+        raise BadDeclaration(
+            f"{rule} mixes types.", hint="List texts, or numbers, or booleans, as the column holds them."
+        )
+    return OneOf((column,), distinct)
 
 
 @dataclass(frozen=True)
@@ -115,12 +198,70 @@ class Matches(Rule):
     def __str__(self) -> str:
         return f"matches({self.columns[0]}, {self.regex})"
 
+    def spark(self, df: DataFrame) -> Column:
+        return spark_column(self.columns[0]).rlike(rf"\A(?:{self.portable})\z")
+
+    def expectation(self) -> Expectation:
+        # Java and Python spell the end of the text differently; that nothing follows, they spell alike.
+        pattern = rf"^(?:{self.portable})(?![\s\S])"
+        return "ExpectColumnValuesToMatchRegex", {"column": self.columns[0], "regex": pattern}
+
+
+def matches(column: str, regex: str) -> Matches:
+    r"""The whole value must match a regular expression.
+
+    `\d`, `\w`, `\s` mean ASCII characters, `.` any character but a newline. Anchors and look-around are refused, since
+    engines read them differently.
+
+    Raises:
+        BadDeclaration: it does not compile, or not every engine reads it alike (`quality.portable_regex`).
+    """
+    return Matches((column_name("matches", column),), regex, portable(regex))
+
 
 @dataclass(frozen=True)
 class Unique(Rule):
     """No two rows agree in all these columns."""
 
     kind: ClassVar[Kind] = "unique"
+
+    def measures(self, df: DataFrame, now: datetime) -> tuple[Column, Column]:
+        from pyspark.sql import functions as F
+
+        distinct = F.count_distinct(*map(spark_column, self.columns))
+        return F.count_if(self._complete) - distinct, F.concat(distinct.cast("string"), F.lit(" distinct"))
+
+    def repeated(self, df: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        groups = df.where(self._complete).groupBy(*map(spark_column, self.columns))
+        shared = groups.agg(F.count(F.lit(1)).alias("_count")).where("_count > 1")
+        return shared.select(*[spark_column(name).cast("string").alias(name) for name in self.columns], "_count")
+
+    def expectation(self) -> Expectation:
+        if len(self.columns) == 1:
+            return "ExpectColumnValuesToBeUnique", {"column": self.columns[0]}
+        ignored = {"ignore_row_if": "any_value_is_missing"}
+        return "ExpectCompoundColumnsToBeUnique", {"column_list": list(self.columns), **ignored}
+
+    @property
+    def _complete(self) -> Column:
+        return reduce(and_, (spark_column(name).isNotNull() for name in self.columns))
+
+
+def unique(*columns: str) -> Unique:
+    """No two rows may agree in all these columns; a row with null in one of them agrees with none.
+
+    Raises:
+        BadDeclaration: no column, or one named twice.
+    """
+    for column in columns:
+        column_name("unique", column)
+    if not columns or len(set(columns)) < len(columns):
+        raise BadDeclaration(
+            f"unique({', '.join(columns)}): expected columns, each once.", hint="Name the columns of the key."
+        )
+    return Unique(columns)
 
 
 @dataclass(frozen=True)
@@ -141,126 +282,28 @@ class FreshWithin(Rule):
     def __str__(self) -> str:
         return f"fresh_within({self.columns[0]}, {self.interval})"
 
+    def measures(self, df: DataFrame, now: datetime) -> tuple[Column, Column]:
+        from pyspark.sql import functions as F
 
-@dataclass(frozen=True)
-class Expression(Rule):
-    """A condition in Spark SQL is not false."""
+        column = spark_column(self.columns[0])
+        newest = F.max(column)
+        failing = F.when(newest < literal_of(now - self.age), F.count(column)).otherwise(0)
+        return failing, F.coalesce(F.concat(F.lit("newest "), newest.cast("string")), F.lit("no value"))
 
-    kind: ClassVar[Kind] = "expression"
-    sql: str
+    def expectation(self) -> Expectation:
+        return "ExpectColumnValuesToBeBetween", {"column": self._title, "max_value": self.age.total_seconds()}
 
-    def __str__(self) -> str:
-        return f"expression({self.sql})"
+    def own_column(self, df: DataFrame, now: datetime) -> Column:
+        from pyspark.sql import functions as F
 
+        value = spark_column(self.columns[0]).cast("timestamp")
+        newest = df.agg(F.max(value)).scalar()
+        age = (F.unix_micros(F.lit(now)) - F.unix_micros(newest)) / 1_000_000
+        return F.when(value.isNotNull(), age).alias(self._title)
 
-def require_domain(rule: Rule, domain: str, found: str) -> None:
-    """Refuse a rule on a column of a type that it cannot judge.
-
-    Args:
-        domain: `number`, `string`, `boolean`, `date`, `timestamp` or `other`.
-        found: the column's type, for the error.
-
-    Raises:
-        BadDeclaration: names the rule, the type and what would fit.
-    """
-    if rule.domains and domain not in rule.domains:
-        raise BadDeclaration(
-            f"The rule {rule} judges a {' or a '.join(rule.domains)}; {rule.columns[0]} is {found}.",
-            hint="Write the rule's values as the column holds them.",
-        )
-
-
-def utc(moment: object) -> datetime:
-    """The instant of a bound: a date means its midnight in UTC."""
-    if isinstance(moment, datetime):
-        return moment
-    if isinstance(moment, date):
-        return datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
-    raise TypeError(f"{moment!r} is no moment")
-
-
-def not_null(column: str) -> NotNull:
-    """The column must have a value."""
-    return NotNull((_column("not_null", column),))
-
-
-def between(column: str, low: Bound | None, high: Bound | None) -> Between:
-    """The value must be at least `low` and at most `high`; NaN never is.
-
-    Args:
-        low, high: numbers; or dates, `"2013-01-31"`; or timestamps with an offset, `"2013-01-31T00:00:00Z"`. None: no
-            bound. On a timestamp column a date means its midnight in UTC.
-
-    Raises:
-        BadDeclaration: bounds of two types, in the wrong order, not finite, or none at all.
-    """
-    _column("between", column)
-    lowest, highest = _bound(column, low), _bound(column, high)
-    rule = f"between({column}, {low}, {high})"
-    if lowest is None and highest is None:
-        raise BadDeclaration(f"{rule} has no bound.", hint="Give a low or a high bound.")
-    if lowest is not None and highest is not None:
-        if _domains(lowest) != _domains(highest):
-            raise BadDeclaration(
-                f"{rule} has bounds of two types.",
-                hint="Write two numbers, two dates, or two timestamps with an offset.",
-            )
-        if lowest > highest:  # type: ignore[operator]
-            raise BadDeclaration(f"{rule} is empty: low is above high.", hint="Swap the bounds.")
-    return Between((column,), lowest, highest, (low, high))
-
-
-def one_of(column: str, values: Sequence[Value]) -> OneOf:
-    """The value must be one of these; all of one type.
-
-    Raises:
-        BadDeclaration: no values, values of several types, None or NaN.
-    """
-    _column("one_of", column)
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise BadDeclaration(f"one_of({column}, {values!r}): expected a list of values.", hint=f"Write [{values!r}].")
-    distinct = tuple(dict.fromkeys(values))
-    rule = f"one_of({column}, {list(distinct)})"
-    if not distinct:
-        raise BadDeclaration(f"{rule} lists no value.", hint="List the values that are allowed.")
-    for value in distinct:
-        if not isinstance(value, str | int | float) or _not_finite(value):
-            raise BadDeclaration(
-                f"{rule} holds {value!r}; expected texts, numbers or booleans.",
-                hint="Null passes without being listed; forbid it with not_null.",
-            )
-    if len({_domains(value) for value in distinct}) > 1:
-        raise BadDeclaration(
-            f"{rule} mixes types.", hint="List texts, or numbers, or booleans, as the column holds them."
-        )
-    return OneOf((column,), distinct)
-
-
-def matches(column: str, regex: str) -> Matches:
-    r"""The whole value must match a regular expression.
-
-    `\d`, `\w`, `\s` mean ASCII characters, `.` any character but a newline. Anchors and look-around are refused, since
-    engines read them differently.
-
-    Raises:
-        BadDeclaration: it does not compile, or not every engine reads it alike (`quality.portable_regex`).
-    """
-    return Matches((_column("matches", column),), regex, portable(regex))
-
-
-def unique(*columns: str) -> Unique:
-    """No two rows may agree in all these columns; a row with null in one of them agrees with none.
-
-    Raises:
-        BadDeclaration: no column, or one named twice.
-    """
-    for column in columns:
-        _column("unique", column)
-    if not columns or len(set(columns)) < len(columns):
-        raise BadDeclaration(
-            f"unique({', '.join(columns)}): expected columns, each once.", hint="Name the columns of the key."
-        )
-    return Unique(columns)
+    @property
+    def _title(self) -> str:
+        return f"age of the newest {self.columns[0]} in seconds, at most {self.interval}"
 
 
 def fresh_within(column: str, interval: str) -> FreshWithin:
@@ -275,13 +318,56 @@ def fresh_within(column: str, interval: str) -> FreshWithin:
     Raises:
         BadDeclaration: not a length of time.
     """
-    _column("fresh_within", column)
+    column_name("fresh_within", column)
     if not isinstance(interval, str):
         raise BadDeclaration(
             f"fresh_within({column}, {interval!r}): expected a length of time.", hint="Write '2 hours'."
         )
     parse_duration(interval, f"fresh_within({column})")
     return FreshWithin((column,), interval)
+
+
+@dataclass(frozen=True)
+class Expression(Rule):
+    """A condition in Spark SQL is not false."""
+
+    kind: ClassVar[Kind] = "expression"
+    sql: str
+
+    def __str__(self) -> str:
+        return f"expression({self.sql})"
+
+    @property
+    def condition(self) -> str:
+        return self.sql
+
+    def require_fit(self, df: DataFrame) -> None:
+        from pyspark.errors import AnalysisException, ParseException
+
+        try:
+            # Analysed as a filter, so that aggregates, windows and anything but a condition are refused.
+            _ = df.where(self.sql).schema
+        except (AnalysisException, ParseException) as error:
+            raise BadDeclaration(
+                f"The rule {self} does not fit the table: {first_line(error)}",
+                hint=f"Write a condition in Spark SQL on {', '.join(df.columns)}.",
+            ) from error
+
+    def spark(self, df: DataFrame) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.expr(self.sql)
+
+    def expectation(self) -> Expectation:
+        return "ExpectColumnValuesToBeInSet", {"column": self._title, "value_set": [True]}
+
+    def own_column(self, df: DataFrame, now: datetime) -> Column:
+        return self.spark(df).alias(self._title)
+
+    @property
+    def _title(self) -> str:
+        """Its SQL without dots and backticks, which Spark would read as paths."""
+        return re.sub(r"[.`]", "·", self.sql)
 
 
 def expression(sql: str) -> Expression:
@@ -304,48 +390,11 @@ def expression(sql: str) -> Expression:
     return Expression((), sql.strip())
 
 
+ROW_RULES = kinds_with("spark")
+"""Kinds that can be decided on one row of a table alone."""
+
 _RELATIVE_LITERAL = re.compile(r"\b(?:date|timestamp\w*)\s*['\"]\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _SEVERAL_ROWS = re.compile(r"\b(?:over|select)\b", re.IGNORECASE)
-
-
-def _column(kind: str, column: object) -> str:
-    if not isinstance(column, str) or not column:
-        raise BadDeclaration(f"{kind}({column!r}): expected the name of a column.", hint="Write the name as a text.")
-    return column
-
-
-def _bound(column: str, written: object) -> int | float | date | datetime | None:
-    if written is None:
-        return None
-    if isinstance(written, str):
-        return _moment(column, written)
-    if isinstance(written, bool) or not isinstance(written, int | float) or _not_finite(written):
-        raise BadDeclaration(
-            f"between({column}) has the bound {written!r}; expected a finite number or a text.",
-            hint="None means no bound.",
-        )
-    return written
-
-
-def _moment(column: str, written: str) -> date | datetime:
-    try:
-        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", written, re.ASCII):
-            return date.fromisoformat(written)
-        moment = datetime.fromisoformat(written)
-        if moment.tzinfo is None:
-            raise ValueError("it has no offset")
-        return moment.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise BadDeclaration(
-            f"between({column}) has the bound {written!r}: {error}.",
-            hint="Write a date, '2013-01-31', or a timestamp with its offset, '2013-01-31T00:00:00Z'.",
-        ) from error
-
-
-def _not_finite(value: object) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _domains(value: object) -> tuple[str, ...]:

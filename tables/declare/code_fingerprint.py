@@ -22,6 +22,7 @@ from typing import Any
 
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
+from quality.rule import TABLE_METHODS, Rule
 from tables.declare.parameter_checks import BOUND
 from tables.declare.spark_names import SparkName
 from tables.declare.table import Table, table
@@ -189,9 +190,10 @@ class _Reader:
             for base in kind.__bases__:
                 yield from self.read(base)
         else:
-            yield _without_own_imports(tree, kind.__module__)
+            read = _without_table_methods(tree) if issubclass(kind, Rule) else tree
+            yield _without_own_imports(read, kind.__module__)
             module = inspect.getmodule(kind)
-            yield from self._read_names(tree, vars(module) if module else {}, kind.__module__)
+            yield from self._read_names(read, vars(module) if module else {}, kind.__module__)
         for name, value in _set_later(kind, tree):
             yield name
             yield from self.read(value)
@@ -255,6 +257,15 @@ def _with_imports(tree: ast.AST, known: Mapping[str, object]) -> ast.AST:
 
 def _found(name: ast.expr, known: Mapping[str, object]) -> object:
     return known.get(name.id) if isinstance(name, ast.Name) else None
+
+
+def _without_table_methods(tree: ast.AST) -> ast.AST:
+    """Returns the class of a rule as records are checked by it."""
+    left = copy.deepcopy(tree)
+    for node in ast.walk(left):
+        if isinstance(node, ast.ClassDef):
+            node.body = [part for part in node.body if getattr(part, "name", None) not in TABLE_METHODS]
+    return left
 
 
 def _without_own_imports(tree: ast.AST, module: str) -> str:

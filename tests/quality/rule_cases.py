@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from quality.row_checks import split
 from quality.rules import Rule, between, matches, not_null, one_of
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 NAN = float("nan")
+
+
+def numbered(spark: SparkSession, table: pa.Table) -> DataFrame:
+    return spark.createDataFrame(table.append_column("row", pa.array(range(len(table)), pa.int32())))
+
+
+def reasons(df: DataFrame, rules: tuple[Rule, ...], rows: int) -> list[list[str]]:
+    """Per row, in order, what `split` says; fails when a row is on both sides or on none."""
+    accepted, rejected = split(df, rules)
+    found: list[tuple[int, list[str]]] = [(row["row"], []) for row in accepted.select("row").collect()]
+    found += [(row["row"], row["_reasons"]) for row in rejected.select("row", "_reasons").collect()]
+    assert sorted(number for number, _ in found) == list(range(rows))
+    return [said for _, said in sorted(found, key=lambda pair: pair[0])]
 
 
 def instant(text: str) -> dt.datetime:

@@ -1,40 +1,23 @@
-"""Rules on Spark rows give the same answers as on Arrow batches."""
+"""Rules on Spark rows and on whole tables."""
 
 from __future__ import annotations
 
 import datetime as dt
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, note, settings
-from hypothesis import strategies as st
 
 from infra.errors import BadArgument, BadDeclaration, QualityFailed, SchemaMismatch
-from quality.record_checks import broken
 from quality.row_checks import measure, naming, split
 from quality.rules import Rule, between, expression, fresh_within, matches, not_null, one_of, unique
-from tests.quality.rule_cases import CASES, Case
+from tests.quality.rule_cases import CASES, Case, numbered, reasons
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
 NOON = dt.datetime(2013, 1, 1, 12, tzinfo=dt.UTC)
-
-
-def numbered(spark: SparkSession, table: pa.Table) -> DataFrame:
-    return spark.createDataFrame(table.append_column("row", pa.array(range(len(table)), pa.int32())))
-
-
-def reasons(df: DataFrame, rules: tuple[Rule, ...], rows: int) -> list[list[str]]:
-    """Per row, in order, what `split` says; fails when a row is on both sides or on none."""
-    accepted, rejected = split(df, rules)
-    found: list[tuple[int, list[str]]] = [(row["row"], []) for row in accepted.collect()]
-    found += [(row["row"], row["_reasons"]) for row in rejected.collect()]
-    assert sorted(number for number, _ in found) == list(range(rows))
-    return [said for _, said in sorted(found, key=lambda pair: pair[0])]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -47,44 +30,6 @@ def test_accepted_rows_have_their_own_columns_and_rejected_rows_one_more(spark: 
     accepted, rejected = split(df, [not_null("v")])
     assert accepted.schema == df.schema
     assert rejected.schema.simpleString() == "struct<v:int,k:string,_reasons:array<string>>"
-
-
-ROWS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "n": st.none() | st.integers(-3, 3),
-            "x": st.none() | st.floats(width=64),
-            "k": st.none() | st.text(st.sampled_from("aAé😀\n .\u2028"), max_size=4),
-            "at": st.none() | st.datetimes(dt.datetime(2012, 12, 31), dt.datetime(2013, 1, 2)),
-            "b": st.none() | st.booleans(),
-        }
-    ),
-    max_size=120,
-)
-RULES = (
-    between("n", -1, 2),
-    one_of("n", [-3, 0, 1]),
-    between("x", -1.5, None),
-    between("x", None, 1e300),
-    matches("k", r".[aé\s]*"),
-    matches("k", r"(?:[^a]|\.)?\w?"),
-    one_of("k", ["", "a", "é"]),
-    between("at", "2013-01-01T00:00:00Z", "2013-01-01T12:00:00Z"),
-    not_null("b"),
-    one_of("b", [False]),
-)
-SCHEMA = pa.schema(
-    {"n": pa.int64(), "x": pa.float64(), "k": pa.string(), "at": pa.timestamp("us", tz="UTC"), "b": pa.bool_()}
-)
-
-
-@settings(max_examples=6, suppress_health_check=list(HealthCheck), print_blob=True)
-@given(rows=ROWS)
-def test_arrow_and_spark_judge_random_rows_alike(spark: SparkSession, rows: list[dict[str, object]]) -> None:
-    table = pa.Table.from_pylist(rows, SCHEMA)
-    on_arrow = [said or [] for said in broken(table, RULES).to_pylist()]
-    note(f"on Arrow {on_arrow}")
-    assert reasons(numbered(spark, table), RULES, len(rows)) == on_arrow
 
 
 FLIGHTS = """

@@ -254,6 +254,13 @@ def test_rules_are_no_part_of_the_definition() -> None:
     assert fingerprint(a_table()) == fingerprint(a_table(checks=[not_null("sensor")]))
 
 
+def test_how_a_rule_judges_tables_is_no_part_of_how_records_are_decoded() -> None:
+    from quality.rules import Between
+
+    read = "\n".join(read_code(Between))
+    assert [word for word in ("domains", "spark", "measures", "expectation") if word in read] == ["domains"]
+
+
 def test_a_local_variable_with_the_name_of_its_table_is_no_part_of_it(tmp_path: Path) -> None:
     strict = edited(HOURS, 'late="correct",', 'late="correct", owner="sensors@plant",')
     one, other = (plant(tmp_path / str(n), hours=text).tables["plant.hours"] for n, text in enumerate((HOURS, strict)))
