@@ -31,7 +31,7 @@ from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic
-from tables.refresh.acceptance import of_other_code
+from tables.refresh.acceptance import live_unproved, of_other_code, refused
 from tables.refresh.events.ingested_offsets import ROWLESS
 from tables.refresh.events.lost_offsets import gaps
 
