@@ -360,7 +360,7 @@ def _table(
     for name, source in sources.items():
         if isinstance(source, Topic) and has_record:
             seen[name] = [*source.columns, RECORD]
-    inference = kept(file.path, draft, sources, seen)
+    inference = kept(file, sources, seen)
     require_sound(draft.derive.__name__, [m for m in inference.mistakes if not m.only_on_stream])
     parameters = complete(draft, inference, seen)
     inferred = tuple(name for name, value in parameters.items() if name not in draft.given and value is not None)

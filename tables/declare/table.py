@@ -111,6 +111,8 @@ class Table:
             not. None: within 15 minutes.
         approve_above: a rewrite that Airflow runs may change so many rows, its own and those of tables below it,
             without a person's approval; None: none.
+        pure: modules of Python and of packages, `["phonenumbers"]`, for which the author vouches that what the function
+            uses of them gives the same answer each time. Those that compute (`math`, `re`, NumPy) are known to.
 
     Attributes:
         derive: the function: DataFrames in, one DataFrame out; its parameters name its inputs, topics or tables of the
@@ -140,6 +142,7 @@ class Table:
     tags: Sequence[str] = ()
     freshness: str | None = None
     approve_above: int | None = None
+    pure: Sequence[str] = ()
 
     domain: str = ""
     name: str = ""
@@ -150,7 +153,7 @@ class Table:
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("primary_key", "recompute_by", "sequence_by", "tags"):
+        for name in ("primary_key", "recompute_by", "sequence_by", "tags", "pure"):
             require_list(name, getattr(self, name))
             set_fields(self, **{name: tuple(getattr(self, name))})
         set_fields(self, checks=tuple(self.checks))
@@ -275,6 +278,7 @@ class Parameters(TypedDict, total=False):
     tags: Sequence[str]
     freshness: str
     approve_above: int
+    pure: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -314,7 +318,7 @@ def _checks_of(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, list
     checks: dict[str, list[Callable[[], object]]] = {}
     for name, value in given.items():
         checks[name] = [partial(require_known, [name], known, "@table")]
-        if name in ("primary_key", "recompute_by", "sequence_by", "lineage_columns", "tags"):
+        if name in ("primary_key", "recompute_by", "sequence_by", "lineage_columns", "tags", "pure"):
             checks[name].append(partial(require_list, name, value))
         elif name in _TABLE_DURATIONS and value is not None:
             checks[name].append(partial(parse_duration, value, name))
