@@ -23,6 +23,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _STANDARD_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_ITERATING = (ast.For, ast.ListComp, ast.DictComp, ast.Call)
 _IN_ORDER = frozenset({"list", "tuple", "iter", "enumerate", "join"})
 _PARSING = threading.Lock()
 
@@ -85,7 +86,8 @@ def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
 
 def without_own_imports(tree: ast.AST, module: str) -> str:
     """The code without its imports from this repository: what they give is read itself, wherever its file is."""
-    if not any(_is_own_import(node, module) for node in nodes(tree)):
+    imports = (node for node in nodes(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    if not any(_is_own_import(node, module) for node in imports):
         return ast.unparse(tree)
     left = copy.deepcopy(tree)
     for node in ast.walk(left):
@@ -156,7 +158,9 @@ def _decorators(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> li
 
 def _bound(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
     """Parameters and local variables of a function; imports are what they import."""
-    names = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+    given = function.args
+    taken = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
+    names = {one.arg for one in taken if one}
     waiting: list[ast.AST] = list(function.body) if isinstance(function.body, list) else [function.body]
     outside: set[str] = set()
     while waiting:
@@ -187,6 +191,8 @@ def sets_in_order(tree: ast.AST, known: Mapping[str, object]) -> Iterator[int]:
         return len(path) == 1 and isinstance(known.get(path[0]), set | frozenset)
 
     for node in nodes(tree):
+        if not isinstance(node, _ITERATING):
+            continue
         match node:
             case ast.For(iter=used):
                 iterated = [used]

@@ -149,6 +149,7 @@ class _Reader:
         self._kept: list[object] = []  # an id is used again once its object is gone
         self._names: list[str] = []
         self._impure: set[str] = set()
+        self._origins: set[tuple[str, str]] = set()
 
     def read(self, value: object) -> Iterator[str]:
         """Lines that change when what the value does may change."""
@@ -212,7 +213,7 @@ class _Reader:
                 yield name_in_module(function)
                 cells = [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
                 yield from self.read(cells) if cells else ()
-            if more := {**vars(function), **dispatched(value)}:
+            if more := {**(vars(function) if has_our_text(function) else {}), **dispatched(value)}:
                 yield from self.read(sorted_by_name(more))
         elif isinstance(function, type):
             if is_of_ours(function):
@@ -228,10 +229,7 @@ class _Reader:
         elif isinstance(function, ModuleType):
             yield f"module {function.__name__}"
             if is_of_ours(function):
-                self.refuse(
-                    f"the module {function.__name__} of this repository",
-                    "Use the functions of the module by their names.",
-                )
+                self._refuse_module(function)
         elif callable(function) and type(function).__module__ in _TYPING:
             yield name_in_module(function)
             if isinstance(function, GenericAlias) and function.__module__ == "builtins":
@@ -273,8 +271,14 @@ class _Reader:
         message = f"{used} is or holds {what}, which cannot be written down, so that a change of it would not be seen."
         self.unwritten.append(BadDeclaration(message, hint=hint))
 
-    def _note(self, paths: Iterable[tuple[Dotted, int]], seen: Mapping[str, object], file: str, **impure: bool) -> None:
-        """Notes what is used of Python and of installed packages."""
+    def _refuse_module(self, module: ModuleType) -> None:
+        what = f"the module {module.__name__} of this repository"
+        self.refuse(what, "Use the functions of the module by their names, which says what of it is used.")
+
+    def _note(
+        self, paths: Iterable[tuple[Dotted, int]], seen: Mapping[str, object], file: str, *, at_load: bool = False
+    ) -> None:
+        """Notes what is used of Python and of installed packages; of code that loading runs, only what is impure."""
         for path, line in paths:
             value, rest = _resolved(path, seen)
             if path[0] not in seen and hasattr(builtins, path[0]):
@@ -282,17 +286,25 @@ class _Reader:
             elif is_elsewhere(value):
                 name = ".".join([name_of(value), *rest])
             else:
+                if isinstance(value, ModuleType) and not at_load:
+                    self._refuse_module(value)
                 continue
-            if is_impure(name) or not impure:
-                self.uses[Use(name, file, line)] = None
             if is_impure(name):
                 self._impure.add(".".join(path))
+            elif at_load:
+                continue
+            self.uses[Use(name, file, line)] = None
 
     def note_origin(self, module: ModuleType, tree: ast.Module, name: str) -> None:
         """Notes what is impure of the expressions that give a name of the module its value."""
+        if (module.__name__, name) in self._origins:
+            return
+        self._origins.add((module.__name__, name))
         for value in assigned(tree, name):
-            before = len(self.uses)
-            self._note(outer_paths(value), vars(module), module.__file__ or "", only_impure=True)
+            before, used = len(self.uses), list(outer_paths(value))
+            self._note(used, vars(module), module.__file__ or "", at_load=True)
+            for path, _ in used:
+                self.note_origin(module, tree, path[0])
             self._impure |= {name} if len(self.uses) > before else set()
 
     def _read_function(self, function: FunctionType) -> Iterator[str]:
@@ -305,7 +317,7 @@ class _Reader:
             yield bytecode(function.__code__)  # the text does not say which of them it is
         yield from self.read([function.__defaults__, function.__kwdefaults__])
         for outside in getattr(text.body[0], "decorator_list", ()) if text and tree is not text else ():
-            self._note(outer_paths(outside), values, function.__code__.co_filename, only_impure=True)
+            self._note(outer_paths(outside), values, function.__code__.co_filename, at_load=True)
         # A local variable may have the name of something around the function, of the declared table for example.
         for local in (*function.__code__.co_varnames, *function.__code__.co_cellvars):
             values.pop(local, None)
@@ -367,7 +379,8 @@ def _with_imports(tree: ast.AST, known: Mapping[str, object]) -> ast.AST:
     function = tree.body[0] if isinstance(tree, ast.Module) else None
     if not isinstance(function, ast.FunctionDef):
         return tree
-    used = {path[0] for statement in function.body for path in paths(statement)}
+    read = (n for part in function.body for n in ast.walk(part) if isinstance(n, ast.Name))
+    used = {name.id for name in read if isinstance(name.ctx, ast.Load)}
     names = {name: value for name in used if isinstance(value := known.get(name), SparkName)}
     imports = sorted((value.import_as(name) for name, value in names.items()), key=ast.unparse)
     others = [d for d in function.decorator_list if not (isinstance(d, ast.Call) and _found(d.func, known) is table)]

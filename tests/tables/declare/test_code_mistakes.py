@@ -57,6 +57,11 @@ PLACE = "Other data come from a topic or a table"
          "random.choice in {}, line 2", CHANCE),
         ("import time\ndef used(x):\n    return [*map(time.sleep, x)]", "time.sleep in {}, line 3", CLOCK),
         ("import time\nSINCE = time.time()\ndef used(x):\n    return SINCE", "time.time in {}, line 2", CLOCK),
+        ("import time\nNOW = time.time()\nSINCE = NOW - 5\ndef used(x):\n    return SINCE",
+         "time.time in {}, line 2", CLOCK),
+        (("import random\ndef pick(x):\n    return random.random()\n"
+         "def used(x):\n    from pyspark.sql import functions as F\n    return F.udf(pick, 'double')"),
+         "random.random in {}, line 3", CHANCE),
         ("import random\ndef used(x):\n    return getattr(random, x)()", "random in {}, line 3", CHANCE),
         ("def used(x):\n    return open(x).read()", "open in {}, line 2", PLACE),
         ("def used(x):\n    return hash('a')", "hash in {}, line 2", "hashlib"),
@@ -157,6 +162,12 @@ def test_a_package_that_the_author_vouches_for_is_accepted(loaded: Loaded) -> No
 def test_what_is_known_to_be_impure_cannot_be_vouched_for(loaded: Loaded) -> None:
     with pytest.raises(BadDeclaration, match=r"uses random.random"):
         loaded("import random\ndef used(x):\n    return random.random()", 'pure=["random", "random.random"], ')
+
+
+def test_a_module_of_the_repository_is_no_value(loaded: Loaded) -> None:
+    with pytest.raises(BadDeclaration, match=r"holds the module tests\.records of this repository") as error:
+        loaded("from tests import records\ndef used(x):\n    return getattr(records, x)")
+    assert str(error.value.hint).startswith("Use the functions of the module by their names")
 
 
 def test_modules_that_are_vouched_for_are_a_list(loaded: Loaded) -> None:
