@@ -104,6 +104,8 @@ def _instead(name: str) -> str | None:
     """Returns what to use instead; None: it is not known to be impure."""
     parts = name.split(".")
     for impure, instead in IMPURE.items():
+        if not impure.startswith(parts[0]):
+            continue
         top, *rest = impure.split(".")
         below = iter(parts[1:])
         if parts[0] == top and all(part in below for part in rest):
