@@ -1,73 +1,135 @@
-"""Calls in a declaration's file whose answer depends on when or where they are made."""
+"""Names of Python and of packages whose answer depends on when or where it is asked, and those known to be pure."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
+import builtins
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+
+from infra.errors import Unproved
+from infra.settings import ROOT
 
 _CLOCK = "Take times from the events: the batch computes the same rows again years later."
 _CHANCE = "Leave chance out, or derive it from the key with F.hash."
 _PLACE = "Other data come from a topic or a table, as a parameter of the function."
-_IMPURE = {
-    "datetime.datetime.now": _CLOCK,
-    "datetime.datetime.utcnow": _CLOCK,
-    "datetime.datetime.today": _CLOCK,
-    "datetime.date.today": _CLOCK,
-    "time.time": _CLOCK,
-    "time.time_ns": _CLOCK,
-    "time.monotonic": _CLOCK,
-    "random": _CHANCE,
-    "secrets": _CHANCE,
-    "numpy.random": _CHANCE,
-    "uuid.uuid1": _CHANCE,
-    "uuid.uuid4": _CHANCE,
-    "open": _PLACE,
-    "os.environ": _PLACE,
-    "os.getenv": _PLACE,
-    "pathlib.Path": _PLACE,
-    "requests": _PLACE,
-    "urllib.request": _PLACE,
-    "pandas.read_csv": _PLACE,
-    "pandas.read_parquet": _PLACE,
-    "pyspark.sql.SparkSession": _PLACE,
-    "spark.read": _PLACE,
+_PROCESS = "Derive it from values with F.hash or hashlib: Python gives another one in each process."
+_UNSEEN = "Call functions by their names: a change of code that is found when it runs is not seen."
+SET_ORDER = "the order of a set"
+_REFUSED = {
+    _CLOCK: "datetime.now datetime.utcnow datetime.today time pandas.Timestamp.now pandas.Timestamp.utcnow "
+    "pandas.Timestamp.today",
+    _CHANCE: "random secrets numpy.random uuid.uuid1 uuid.uuid4 uuid.getnode",
+    _PROCESS: "hash id",
+    _UNSEEN: "eval exec compile globals locals __import__ importlib runpy",
+    _PLACE: "open input io.open io.FileIO codecs.open pathlib.Path os platform socket subprocess glob shutil tempfile "
+    "locale sqlite3 shelve http urllib.request requests httpx aiohttp urllib3 boto3 psycopg "
+    "pandas.read_csv pandas.read_excel pandas.read_feather pandas.read_fwf pandas.read_hdf pandas.read_html "
+    "pandas.read_json pandas.read_orc pandas.read_parquet pandas.read_pickle pandas.read_sql pandas.read_sql_query "
+    "pandas.read_table pandas.read_xml numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile numpy.memmap "
+    "pyarrow.csv pyarrow.dataset pyarrow.feather pyarrow.flight pyarrow.fs pyarrow.json pyarrow.orc pyarrow.parquet "
+    "pyarrow.memory_map pyspark.SparkSession pyspark.SparkContext pyspark.SparkFiles pyspark.TaskContext "
+    "pyspark.BarrierTaskContext",
 }
+IMPURE = {
+    **{name: instead for instead, names in _REFUSED.items() for name in names.split()},
+    SET_ORDER: "Write sorted(...): Python orders a set otherwise in each process.",
+}
+"""What is refused -> what to do instead; `package.name` means that name anywhere in the package."""
+_COMPUTING = """
+__future__ abc array ast base64 binascii bisect bz2 calendar cmath codecs collections colorsys contextlib contextvars
+copy csv dataclasses datetime decimal difflib enum fractions functools graphlib hashlib heapq hmac html io ipaddress
+itertools json logging lzma math msgspec numbers numpy operator os.path.basename os.path.dirname os.path.join
+os.path.split os.path.splitext pandas pathlib.PurePath pathlib.PurePosixPath pprint pyarrow pyspark re reprlib
+statistics string struct sys.float_info sys.maxsize sys.modules textwrap threading types typing typing_extensions
+unicodedata urllib.parse uuid warnings xml zlib zoneinfo
+"""
+PURE = frozenset(_COMPUTING.split())
+"""What is accepted, but for what is refused of it; and the functions that Python has without an import."""
+_ALIASES = {"posix": "os", "nt": "os", "posixpath": "os.path", "ntpath": "os.path"}
 
 
-def impure_calls(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
-    """Line, name and what to do instead, of each in the order of the file."""
-    imported = dict(_imported(tree))
-    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    calls: dict[tuple[int, str], tuple[str, str]] = {}
-    for node in ast.walk(tree):
-        path = _path(node)
-        if not path or path[0] in bound or (path[0] not in imported and path[0] not in ("open", "spark")):
+@dataclass(frozen=True)
+class Use:
+    """A place in code that uses something that is not of this repository.
+
+    Attributes:
+        name: what it is, as `package.name`.
+    """
+
+    name: str
+    file: str
+    line: int
+
+
+def purity_mistakes(uses: Collection[Use], vouched: Sequence[str], file: Path) -> Iterator[Unproved]:
+    """Finds what makes a function impure, and what is not known not to.
+
+    Args:
+        vouched: modules that the declaration calls pure.
+        file: that of the declaration.
+    """
+    found = sorted(uses, key=lambda use: (use.file != str(file), use.file, use.line, use.name))
+    impure = {use: instead for use in found if (instead := _instead(use.name))}
+    if impure:
+        yield Unproved(
+            f"uses {_places(impure, file)}, which gives the stream and the batch different answers.",
+            hint=" ".join(dict.fromkeys(impure.values())),
+        )
+    known = {*PURE, *vars(builtins), *vouched}
+    unknown = [use for use in found if use not in impure and not _is_in(use.name, known)]
+    if unknown:
+        modules = list(dict.fromkeys(use.name.partition(".")[0] for use in unknown))
+        yield Unproved(
+            f"uses {_places(unknown, file)}, which is not known to give the same answer each time.",
+            hint=f"Write pure={json.dumps(modules)} if it reads no clock and no file and leaves nothing to chance.",
+        )
+
+
+def _places(uses: Collection[Use], file: Path) -> str:
+    return ", ".join(f"{use.name} in {_place(use, file)}" for use in uses)
+
+
+def _place(use: Use, file: Path) -> str:
+    path = Path(use.file)
+    shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    return f"line {use.line}" if path == file else f"{shown}, line {use.line}"
+
+
+@lru_cache(maxsize=10_000)
+def _instead(name: str) -> str | None:
+    """Returns what to use instead; None: it is not known to be impure."""
+    parts = name.split(".")
+    for impure, instead in IMPURE.items():
+        if not impure.startswith(parts[0]):
             continue
-        full = ".".join([imported.get(path[0], path[0]), *path[1:]])
-        for impure, instead in _IMPURE.items():
-            if full == impure or full.startswith(f"{impure}."):
-                calls.setdefault((node.lineno, impure), (full, instead))  # type: ignore[attr-defined]
-    for (line, _), (full, instead) in sorted(calls.items()):
-        yield line, full, instead
+        top, *rest = impure.split(".")
+        below = iter(parts[1:])
+        if parts[0] == top and all(part in below for part in rest):
+            return None if any(_is_in(name, [pure]) for pure in PURE if pure.startswith(f"{impure}.")) else instead
+    return None
 
 
-def _path(node: ast.AST) -> list[str]:
-    """`a.b.c` as its parts; a name alone only where it is called."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return [node.func.id]
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.insert(0, node.attr)
-        node = node.value
-    return [node.id, *parts] if isinstance(node, ast.Name) and parts else []
+def is_impure(name: str) -> bool:
+    """Whether it is known to be impure."""
+    return _instead(name) is not None
 
 
-def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Name in the file -> what it stands for."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield (alias.asname, alias.name) if alias.asname else (alias.name.split(".")[0],) * 2
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+def _is_in(name: str, modules: Collection[str]) -> bool:
+    parts = name.split(".")
+    return any(".".join(parts[:n]) in modules for n in range(1, len(parts) + 1))
+
+
+def name_of(value: object) -> str:
+    """Returns what a thing of an installed package or of Python is called there, without `builtins`."""
+    owner = getattr(value, "__objclass__", getattr(value, "__self__", None))
+    holder = value if isinstance(owner, ModuleType | None) else owner if isinstance(owner, type) else type(owner)
+    if isinstance(value, ModuleType):
+        name = value.__name__
+    else:
+        name = f"{getattr(holder, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    top, dot, rest = name.removeprefix("builtins.").partition(".")
+    return _ALIASES.get(top, top if top.startswith("__") else top.lstrip("_")) + dot + rest

@@ -6,7 +6,7 @@ import ast
 import importlib.util
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
@@ -14,8 +14,9 @@ from typing import Any
 
 from infra.errors import BadDeclaration, TwofoldError, Unproved
 from infra.settings import ROOT
-from tables.algebra.code_mistakes import impure_calls
+from tables.algebra.code_mistakes import purity_mistakes
 from tables.algebra.mistake_list import found_by, require_none
+from tables.declare.code_fingerprint import Code, read_code, read_origin
 from tables.declare.parameter_checks import BOUND, NAME, require_known
 from tables.declare.table import Draft
 from tables.declare.topic import DeviceClock, Topic
@@ -64,12 +65,14 @@ class DeclarationFile:
     """A file that declares a table, before its inputs are known.
 
     Attributes:
+        code: what its function does, and uses.
         binding: domain, name and description.
         mistakes: found without the inputs.
     """
 
     path: Path
     draft: Draft
+    code: Code
     binding: Mapping[str, Any]
     mistakes: Sequence[BadDeclaration] = ()
 
@@ -115,10 +118,13 @@ def read_declaration(path: Path) -> Topic | DeclarationFile:
             lambda: _check_heavy_imports(tree),
             lambda: _require_unbound(expected[0]),
         )
-        mistakes += _impure(tree)
+        code, vouched = read_origin(module, tree, "TOPIC"), ()
+        if isinstance(expected[0], Draft):
+            code, vouched = read_code(expected[0].derive), expected[0].given.get("pure", ())
+        mistakes += [*code.unwritten, *purity_mistakes(code.uses, vouched, path)]
         binding: dict[str, Any] = {"domain": path.parent.name, "name": path.stem, "description": description}
         if isinstance(expected[0], Draft):
-            return DeclarationFile(path, expected[0], binding, [*mistakes, *expected[0].mistakes])
+            return DeclarationFile(path, expected[0], code, binding, [*mistakes, *expected[0].mistakes])
         require_none(mistakes)
         return replace(expected[0], **binding)
 
@@ -149,17 +155,6 @@ def _module(path: Path, tree: ast.Module) -> ModuleType:
     sys.modules[name] = module
     exec(compile(tree, path, "exec"), vars(module))
     return module
-
-
-def _impure(tree: ast.Module) -> Iterator[Unproved]:
-    """Finds calls of clocks, chance and other places: one mistake for all of them."""
-    found = list(impure_calls(tree))
-    if found:
-        calls = ", ".join(f"{name} in line {line}" for line, name, _ in found)
-        yield Unproved(
-            f"uses {calls}, which gives the stream and the batch different answers.",
-            hint=" ".join(dict.fromkeys(instead for _, _, instead in found)),
-        )
 
 
 def _check_heavy_imports(tree: ast.Module) -> None:

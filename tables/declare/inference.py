@@ -50,7 +50,7 @@ from tables.algebra.relations import (
 from tables.algebra.relations import Source as Input
 from tables.algebra.spark_functions import TIME_WINDOWS
 from tables.algebra.times import TimeFacts, times_of, window_start
-from tables.declare.code_fingerprint import read_code
+from tables.declare.declaration_files import DeclarationFile
 from tables.declare.table import KEY_OF_ONE_ROW, NAMING, Draft, Table
 from tables.declare.topic import Topic
 
@@ -185,11 +185,11 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
 
 
 def kept(
-    file: Path, draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]
+    file: DeclarationFile, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]
 ) -> Inference:
     """The inference from the file next to the declaration where there is one; else it is written there."""
-    digest = _digest(draft, sources, columns)
-    place = file.parent / "__pycache__" / f"{file.stem}.inferred.json"
+    digest = _digest(file, sources, columns)
+    place = file.path.parent / "__pycache__" / f"{file.path.stem}.inferred.json"
     try:
         document = json.loads(place.read_text("utf-8"))
         if document.pop("digest") == digest:
@@ -197,7 +197,7 @@ def kept(
             return Inference(**document, mistakes=mistakes)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):  # nothing there, or nothing of this version
         pass
-    inference = infer(draft, sources, columns)
+    inference = infer(file.draft, sources, columns)
     try:
         place.parent.mkdir(exist_ok=True)
         write_atomically(place, json.dumps({"digest": digest, **asdict(inference)}, indent=1), lasting=False)
@@ -206,10 +206,10 @@ def kept(
     return inference
 
 
-def _digest(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> str:
+def _digest(file: DeclarationFile, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> str:
     facts = [[name, type(s).__name__, s.event_time, _identity(s), columns[name]] for name, s in sources.items()]
-    lines = [_own_code(), json.dumps(facts), repr(draft.given.get("primary_key")), str("sequence_by" in draft.given)]
-    return hashlib.sha256("\n".join([*lines, *read_code(draft.derive)]).encode()).hexdigest()
+    given = [repr(file.draft.given.get("primary_key")), str("sequence_by" in file.draft.given)]
+    return hashlib.sha256("\n".join([_own_code(), json.dumps(facts), *given, *file.code.lines]).encode()).hexdigest()
 
 
 @functools.cache

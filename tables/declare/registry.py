@@ -321,7 +321,7 @@ def _completed(
                 seen = {name: columns[full] for name, full in read.items()}
                 if "lineage_columns" in file.draft.given:
                     seen |= {n: [*one.columns, RECORD] for n, one in sources.items() if isinstance(one, Topic)}
-                inference = kept(file.path, file.draft, sources, seen)
+                inference = kept(file, sources, seen)
                 with together_with(plan_mistakes(file.draft.derive, inference, on_stream=False)):
                     table = _table(file, seen, inference)
                     _check(table, inference, Registry(topics, {**tables, table.full_name: table}))

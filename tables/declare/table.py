@@ -40,7 +40,7 @@ KEY_OF_ONE_ROW = (
 )
 P = ParamSpec("P")
 R = TypeVar("R")
-_LISTS = ("primary_key", "recompute_by", "sequence_by", "lineage_columns", "tags")
+_LISTS = ("primary_key", "recompute_by", "sequence_by", "lineage_columns", "tags", "pure")
 _TABLE_DURATIONS = ("watermark", "depends_within", "trigger_interval", "freshness")
 _DESCRIBED = re.compile(r"([A-Za-z][A-Za-z0-9_]*): (\S.*)")
 
@@ -114,6 +114,8 @@ class Parameters:
             not. None: within 15 minutes.
         approve_above: a rewrite that Airflow runs may change so many rows, its own and those of tables below it,
             without a person's approval; None: none.
+        pure: modules of Python and of packages, `["phonenumbers"]`, for which the author vouches that what the function
+            uses of them gives the same answer each time. Those that compute (`math`, `re`, NumPy) are known to.
     """
 
     primary_key: Sequence[str] = ()
@@ -134,6 +136,7 @@ class Parameters:
     tags: Sequence[str] = ()
     freshness: str | None = None
     approve_above: int | None = None
+    pure: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

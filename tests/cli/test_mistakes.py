@@ -185,7 +185,8 @@ WITHOUT_SPARK: Mapping[str, Mistake] = {
         "Take times from the events",
     ),
     "the clock of another module": Mistake(
-        a_table(above="import time as clock\nSINCE = clock.time()\n"), "uses time.time in line 3"
+        a_table(rows=f"{KEPT}.limit(SINCE)", above="import time as clock\nSINCE = clock.time()\n"),
+        "uses time.time in line 3",
     ),
     "chance of Python": Mistake(
         a_table(rows=f"{KEPT}.limit(random.randint(1, 2))", above="import random\n"), "uses random.randint in line 8"

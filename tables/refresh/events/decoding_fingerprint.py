@@ -24,4 +24,4 @@ def _decoder(encoding: str) -> tuple[str, ...]:
     # with pyarrow, which a plan, that asks for tables only, does without
     from tables.refresh.events.record_decoder import Decoder
 
-    return (*read_code(Decoder), *read_code(find_encoding(encoding).parser_class))
+    return (*read_code(Decoder).complete_lines, *read_code(find_encoding(encoding).parser_class).complete_lines)

@@ -13,8 +13,9 @@ import pytest
 
 from infra.delta.lake import Lake
 from infra.errors import BadDeclaration
+from infra.python_source import _parsed
 from infra.settings import ROOT
-from tables.declare.code_fingerprint import _parsed, fingerprint, read_code
+from tables.declare.code_fingerprint import fingerprint, read_code
 from tables.declare.encodings import ENCODINGS, find_encoding
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
@@ -159,6 +160,69 @@ def test_what_the_function_uses_is_part_of_the_definition(tmp_path: Path, old: s
             "return 2",
         ),
         ("USED = type('Scale', (), {'by': 1})", "1", "2"),
+        ("USED = range(10**30)", "10**30", "10**31"),
+        ("USED = range(10**9)", "10**9", "10**8"),
+        ("USED = slice(1, 2)", "2)", "3)"),
+        ("USED = {'a': math}", "math", "re"),
+        ("USED = [lambda x: x, lambda x: -x][0]\nOTHER = [USED]", "[0]", "[1]"),
+        ("PAIR = (lambda x: x, lambda x: -x)\nN = 0\nUSED = PAIR[N]", "N = 0", "N = 1"),
+        ("USED = functools.partial(max, key=abs)", "key=abs", "key=len"),
+        (
+            "class Scale:\n    by = 1\n\n    def it(self):\n        return 1\n\nUSED = Scale().it",
+            "return 1",
+            "return 2",
+        ),
+        (
+            "class Kind(enum.Enum):\n    A = 1\n\n    def it(self):\n        return 1\n\nUSED = Kind.A",
+            "return 1",
+            "return 2",
+        ),
+        (
+            "class Kind(enum.StrEnum):\n    A = 'a'\n\n    def it(self):\n        return 1\n\nUSED = Kind.A",
+            "n 1",
+            "n 2",
+        ),
+        ("Kind = enum.Enum('Kind', {'A': 1})\nUSED = Kind", "1", "2"),
+        ("class Kind(enum.Enum):\n    A = re.compile('a')\n\nKIND = Kind\nUSED = Kind.A", "'a'", "'b'"),
+        ("class Text(str):\n    def it(self):\n        return 1\n\nUSED = Text('a')", "return 1", "return 2"),
+        ("class Rates(dict):\n    def __missing__(self, key):\n        return 1\n\nUSED = Rates(a=1)", "n 1", "n 2"),
+        ("USED = collections.defaultdict(lambda: 5)", "5", "6"),
+        ("USED = collections.deque([1], maxlen=2)", "maxlen=2", "maxlen=3"),
+        ("USED = array.array('i', [1])", "'i'", "'l'"),
+        ("USED = bytearray(b'a')", "b'a'", "b'b'"),
+        ("USED = memoryview(np.zeros((2, 2)))", "(2, 2)", "(4, 1)"),
+        ("USED = Decimal('1.10')", "1.10", "1.1"),
+        ("USED = datetime(2026, 1, 1, tzinfo=ZoneInfo('Europe/Berlin'))", "Berlin", "Rome"),
+        ("USED = timezone(timedelta(hours=1), 'a')", "hours=1", "hours=2"),
+        (
+            (
+                "class Zone(tzinfo):\n    __repr__ = 'zone'.__str__\n    def utcoffset(self, at):\n"
+                "        return timedelta(1)\n"
+                "USED = datetime(2026, 1, 1, tzinfo=Zone())"
+            ),
+            "timedelta(1)",
+            "timedelta(2)",
+        ),
+        ("def it():\n    return 1\n\nit.by = 1\nUSED = it", "it.by = 1", "it.by = 2"),
+        (
+            (
+                "def wrap(f):\n    @functools.wraps(f)\n    def inner(x):\n        return f(x) + 1\n"
+                "    return inner\n\n"
+                "def it(x):\n    return x\n\nUSED = wrap(it)"
+            ),
+            "+ 1",
+            "+ 2",
+        ),
+        (
+            (
+                "@functools.singledispatch\ndef it(x):\n    return x\n\n@it.register\ndef _(x: int):\n    return 1\n\n"
+                "USED = it"
+            ),
+            "return 1",
+            "return 2",
+        ),
+        ("def part(x):\n    return 1\n\nUSED = {part, len}", "return 1", "return 2"),
+        ("USED = list[int]", "int", "str"),
     ],
 )
 def test_a_value_is_part_of_the_definition_in_full(tmp_path: Path, above: str, old: str, new: str) -> None:
@@ -180,17 +244,48 @@ def test_the_attributes_of_a_class_as_its_text_says_count_once(tmp_path: Path) -
         ("USED = {'a': [pa.array([1])]}", "pyarrow.lib.Int64Array"),
         ("USED = np.ma.array([1])", "numpy.ma.MaskedArray"),
         ("USED = (n for n in [1])", "builtins.generator"),
+        ("def made():\n    return open(__file__)\n\nUSED = made()", "_io.TextIOWrapper"),
+        ("def made():\n    return np.random.default_rng(1)\n\nUSED = made()", "numpy.random._generator.Generator"),
+        ("USED = itemgetter(object())", "operator.itemgetter"),
+        ("USED = iter([1])", "builtins.list_iterator"),
+        ("def made():\n    return os.environ\n\nUSED = made()", "os._Environ"),
+        ("USED = [tables]", "the module tables of this repository"),
     ],
 )
 def test_a_value_that_cannot_be_written_down_is_refused(tmp_path: Path, above: str, kind: str) -> None:
-    with pytest.raises(BadDeclaration, match=f"newest.py: USED is or holds a {kind}, which cannot be written down"):
+    with pytest.raises(BadDeclaration) as error:
         fingerprint_of(tmp_path, using(above))
+    what = kind if kind.startswith("the ") else f"a {kind}"
+    assert f"USED is or holds {what}, which cannot be written down" in str(error.value)
+
+
+def test_a_value_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadDeclaration, match="a value that is nested too deeply, which cannot be written down"):
+        fingerprint_of(tmp_path, using("USED = []\nfor _ in range(5_000):\n    USED = [USED]"))
+
+
+def test_all_values_that_cannot_be_written_down_are_found(tmp_path: Path) -> None:
+    with pytest.raises(BadDeclaration) as error:
+        fingerprint_of(tmp_path, using("USED = [iter([1]), (n for n in [1])]"))
+    assert "builtins.list_iterator" in error.value.message
+    assert "builtins.generator" in str(error.value.facts["more"])
+
+
+IMPORTS = """\
+import array, collections, enum, functools, math, os, re, tables
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
+from operator import itemgetter
+from zoneinfo import ZoneInfo
+import numpy as np
+import pyarrow as pa
+"""
 
 
 def using(above: str) -> str:
     """The declaration of a table whose function uses `USED`."""
-    imports = "import re\nfrom dataclasses import dataclass\nfrom operator import itemgetter\n\nimport numpy as np\n"
-    text = edited(TABLE_FILE, "@table", f"{imports}import pyarrow as pa\n\n{above}\n\n\n@table")
+    text = edited(TABLE_FILE, "@table", f"{IMPORTS}\n{above}\n\n\n@table")
     return edited(text, "    return readings", "    return readings if USED else readings")
 
 
@@ -217,7 +312,7 @@ def test_what_the_function_imports_when_it_runs_is_part_of_the_definition(tmp_pa
         ('recompute_by=["sensor"]', 'recompute_by=["sensor"], tolerances={"value": 0.1}'),
         (
             'recompute_by=["sensor"]',
-            'recompute_by=["sensor"], owner="plant", tags=["a"], freshness="1 minute", approve_above=5',
+            'recompute_by=["sensor"], owner="plant", tags=["a"], freshness="1 minute", approve_above=5, pure=["yaml"]',
         ),
         ("def latest(readings):", 'def latest(readings):\n    """The newest.\n\n    sensor: which\n    """'),
     ],
@@ -350,6 +445,7 @@ def test_the_place_of_an_imported_module_is_no_part_of_the_definition(tmp_path: 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_how_records_are_decoded_is_the_same_in_every_checkout(encoding: str) -> None:
     """A path in the decoder's code, such as that of the schemas, is written as one below the checkout."""
-    lines = [*read_code(Decoder), *read_code(find_encoding(encoding).parser_class)]
+    codes = [read_code(Decoder), read_code(find_encoding(encoding).parser_class)]
+    lines = [line for code in codes for line in code.lines]
     assert "path schemas" in lines
     assert [line for line in lines if str(ROOT) in line] == []
