@@ -211,8 +211,9 @@ def kept(
 
 def _digest(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> str:
     facts = [[name, type(s).__name__, s.event_time, _identity(s), columns[name]] for name, s in sources.items()]
-    lines = [_own_code(), json.dumps(facts), repr(draft.given.get("primary_key")), str("sequence_by" in draft.given)]
-    return hashlib.sha256("\n".join([*lines, *read_code(draft.derive)]).encode()).hexdigest()
+    given = repr([draft.given.get(name) for name in ("primary_key", "sequence_by", "tolerances")])
+    lines = [_own_code(), json.dumps(facts), given, *read_code(draft.derive)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 @functools.cache
@@ -236,7 +237,6 @@ class _Inferring:
     def infer(self) -> Inference:
         root = self.root
         identities = {name: _identity(source) for name, source in self.sources.items()}
-        mistakes = find_mistakes(root, identities)
         scopes = None if unknown_in(root) else self._scopes()
         never_closes = bool(read_twice(root)) or any(isinstance(source, Table) for source in self.sources.values())
         times = TimeFacts({}) if unknown_in(root) else times_of(root, self._is_event_time, never_closes=never_closes)
@@ -254,7 +254,7 @@ class _Inferring:
             groups=groups,
             other_time=times.other_time,
             key_lacks=missing_of_key(key, root, identities) if key else None,
-            mistakes=mistakes,
+            mistakes=find_mistakes(root, identities, self.draft.given.get("tolerances") or ()),
         )
 
     def _is_event_time(self, value: Expr) -> bool:
