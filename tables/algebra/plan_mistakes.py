@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.sql.impure_functions import is_impure
@@ -19,9 +19,11 @@ from tables.algebra.relations import (
     Join,
     Limit,
     Literal,
+    Merged,
     Missing,
     Project,
     Relation,
+    Union,
     Unknown,
     Windowed,
     arguments,
@@ -33,6 +35,7 @@ from tables.algebra.spark_functions import (
     EXTREMES,
     GREATEST,
     IGNORING,
+    INEXACT,
     NEED_ORDER,
     ORDERED,
     SORTING,
@@ -61,13 +64,17 @@ class PlanMistake:
     runs: bool = True
 
 
-def find_mistakes(root: Relation, identities: Mapping[str, Sequence[str]]) -> list[PlanMistake]:
+def find_mistakes(
+    root: Relation, identities: Mapping[str, Sequence[str]], tolerances: Collection[str] = ()
+) -> list[PlanMistake]:
     """All of them, each once, from the inputs upwards.
 
     Args:
         identities: input -> the columns that identify a row of it.
+        tolerances: the columns of the result whose relative error is declared.
     """
     found = [mistake for one in relations(root) for mistake in _of_relation(one, identities)]
+    found += _of_inexact(root, tolerances)
     if name := read_twice(root):
         found.append(
             PlanMistake(
@@ -106,6 +113,27 @@ def _of_relation(one: Relation, identities: Mapping[str, Sequence[str]]) -> Iter
             "groups, joins or orders by a text with a collation, by which Spark alone takes different texts for one.",
             "Compare them in one spelling: F.lower(x).",
         )
+
+
+def _of_inexact(root: Relation, tolerances: Collection[str]) -> Iterator[PlanMistake]:
+    unions = {one.node: one for one in relations(root) if isinstance(one, Union)}
+
+    def inexact(value: Expr) -> Iterator[str]:
+        for part in parts(value):
+            if isinstance(part, Aggregate | Windowed) and part.function in INEXACT:
+                yield part.function
+            elif isinstance(part, Merged):
+                for values in unions[part.node].values:
+                    yield from inexact(values[part.place])
+
+    for column in root.columns:
+        name = column.name or "COLUMN"
+        if name not in tolerances and (function := next(inexact(column.value), None)):
+            yield PlanMistake(
+                f"makes {name} by {function}(), whose result depends on the order of rows by more than rounding.",
+                f'Say by how much it may differ: tolerances={{"{name}": 1e-9}}, or the error of the estimate, such as '
+                '0.02; float("inf") for a sketch; 0 where it is known to be exact.',
+            )
 
 
 def _compared(one: Relation) -> list[Expr]:
@@ -205,7 +233,8 @@ def _is_decided(value: Aggregate, above: Expr | None, group: Group, identities: 
         is_compared = isinstance(above, Call) and above.function == "array_sort" and len(above.arguments) > 1
         return isinstance(above, Call) and above.function in SORTING and not is_compared
     if value.function == "mode":
-        return len(value.arguments) > 1 and getattr(value.arguments[1], "text", "").lower() == "true"
+        is_lowest = len(value.arguments) > 1 and getattr(value.arguments[1], "text", "").lower() == "true"
+        return value.is_ordered or is_lowest
     return value.is_ordered
 
 

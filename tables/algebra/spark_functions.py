@@ -17,8 +17,21 @@ ORDERED: dict[str, str] = {
     **dict.fromkeys(("listagg", "string_agg"), "F.array_join(F.sort_array(F.collect_list(x)), separator)"),
     "mode": "F.mode(x, deterministic=True)",
     "histogram_numeric": "a group of each value with F.count",
+    **dict.fromkeys(("try_sum", "try_avg"), 'F.sum or F.avg, of x.cast("decimal(38, 6)") where it could overflow'),
 }
 """Aggregates whose result depends on the order of rows or on chance -> what to use instead."""
+
+INEXACT = names(
+    """
+    approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine corr covar_pop covar_samp hll_sketch_agg
+    hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint
+    kll_sketch_agg_double kll_sketch_agg_float kurtosis percentile_approx regr_intercept regr_r2 regr_slope regr_sxx
+    regr_sxy regr_syy skewness std stddev stddev_pop stddev_samp theta_intersection_agg theta_sketch_agg theta_union_agg
+    tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double tuple_sketch_agg_integer
+    tuple_union_agg_double tuple_union_agg_integer var_pop var_samp variance vector_avg vector_sum
+    """
+)
+"""Aggregates whose result differs between orders of rows by more than what two sides of a table may differ by."""
 
 MATCHES = "find_matches"
 """Stands in a plan for what Python makes of the rows of a key."""

@@ -240,6 +240,8 @@ class SqlReader:
                 return self._windowed(one, below, node)
             case exp.Filter():
                 return self._filtered(one, below, node)
+            case exp.WithinGroup():
+                return self._in_order(one, below, node)
             case exp.IgnoreNulls() | exp.RespectNulls():
                 return self._value(one.this, below, node)
             case exp.Anonymous():
@@ -272,6 +274,14 @@ class SqlReader:
         if isinstance(made, Aggregate):
             return replace(made, arguments=(*made.arguments, Call("filter", (condition,))))
         raise NotUnderstood("FILTER in SQL text")
+
+    def _in_order(self, one: exp.WithinGroup, below: Sequence[Relation], node: int) -> Expr:
+        made, by = self._value(one.this, below, node), tuple(self._values(one.expression.expressions, below, node))
+        if isinstance(made, Aggregate):
+            # Values that are equal in the order are equal themselves if the order is theirs.
+            is_own = made.arguments[:1] == by[:1] or not made.arguments
+            return replace(made, arguments=(*made.arguments, *by), is_ordered=is_own)
+        raise NotUnderstood("WITHIN GROUP in SQL text")
 
     def _case(self, one: exp.Case, below: Sequence[Relation], node: int) -> Expr:
         branches = [part for branch in one.args["ifs"] for part in (branch.this, branch.args["true"])]

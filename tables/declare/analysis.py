@@ -168,6 +168,7 @@ def wrong_types(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
             )
     yield from _collated(table, schema)
     yield from _wrong_times(table, schema)
+    yield from _wrong_tolerances(table, schema)
     yield from _wrong_order(table, schema)
 
 
@@ -216,6 +217,20 @@ def _wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
                 hint=f'Convert it in the function: F.to_timestamp("{column}").'
                 if kind == "string"
                 else "Name a column that says when.",
+            )
+
+
+def _wrong_tolerances(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
+    """Refuses errors of values that are no numbers, of which there is no distance."""
+    from pyspark.sql.types import NumericType
+
+    for field in schema.fields:
+        is_error = 0 < (table.tolerances or {}).get(field.name, 0) < float("inf")
+        if is_error and not isinstance(field.dataType, NumericType):
+            yield BadDeclaration(
+                f"tables/{table.domain}/{table.name}.py: tolerances names {field.name}, which is a "
+                f"{field.dataType.simpleString()}; expected a number.",
+                hint='Give it float("inf"), by which it makes no row changed, or 0, by which it is exact.',
             )
 
 

@@ -208,8 +208,8 @@ def kept(
 
 def _digest(file: DeclarationFile, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> str:
     facts = [[name, type(s).__name__, s.event_time, _identity(s), columns[name]] for name, s in sources.items()]
-    given = [repr(file.draft.given.get("primary_key")), str("sequence_by" in file.draft.given)]
-    return hashlib.sha256("\n".join([_own_code(), json.dumps(facts), *given, *file.code.lines]).encode()).hexdigest()
+    given = repr([file.draft.given.get(name) for name in ("primary_key", "sequence_by", "tolerances")])
+    return hashlib.sha256("\n".join([_own_code(), json.dumps(facts), given, *file.code.lines]).encode()).hexdigest()
 
 
 @functools.cache
@@ -233,7 +233,6 @@ class _Inferring:
     def infer(self) -> Inference:
         root = self.root
         identities = {name: _identity(source) for name, source in self.sources.items()}
-        mistakes = find_mistakes(root, identities)
         scopes = None if unknown_in(root) else self._scopes()
         never_closes = bool(read_twice(root)) or any(isinstance(source, Table) for source in self.sources.values())
         times = TimeFacts({}) if unknown_in(root) else times_of(root, self._is_event_time, never_closes=never_closes)
@@ -251,7 +250,7 @@ class _Inferring:
             groups=groups,
             other_time=times.other_time,
             key_lacks=missing_of_key(key, root, identities) if key else None,
-            mistakes=mistakes,
+            mistakes=find_mistakes(root, identities, self.draft.given.get("tolerances") or ()),
         )
 
     def _is_event_time(self, value: Expr) -> bool:

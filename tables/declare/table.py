@@ -92,8 +92,9 @@ class Parameters:
             `event_time`; needed by windows and joins.
         sequence_by: keep of each key only the row that is greatest here, compared left to right, nulls lowest. With
             `closes_at`, of the final rows that a join gives for one key.
-        tolerances: column -> the relative error that it may have: a sketch, or an estimate by one. Rows that differ in
-            nothing else, and here by no more than both errors together, are the same; `float("inf")` for the sketch.
+        tolerances: column -> the relative error that it may have; needed for a sketch, an estimate by one, and a
+            statistic such as a deviation, whose result depends on the order of rows. Rows that differ in nothing else,
+            and here by no more than both errors together, are the same; `float("inf")` for a sketch.
             Doubles that are not named may differ by what another order of addition rounds; 0 for one that must not.
         lineage_columns: columns that name the log records which made a row. With it, each topic that the function reads
             has a column `record` too, a struct of `topic`, `partition` and `offset`. Rows that differ in nothing else

@@ -7,6 +7,7 @@ from tables import DataFrame, F, between, expression, not_null, table
     trigger_interval="5 seconds",
     tolerances={
         "planes": 0.02,
+        **dict.fromkeys(["p90_delay_min", "top_destinations"], 0),
         **dict.fromkeys(["planes_sketch", "planes_theta", "delays_sketch", "destinations_sketch"], float("inf")),
     },
     checks=[not_null("carrier"), between("planes", 0, 1_000), expression("size(top_destinations) BETWEEN 1 AND 3")],

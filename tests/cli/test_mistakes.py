@@ -254,6 +254,14 @@ WITH_SPARK: Mapping[str, Mistake] = {
         "sequence_by compares all columns, and by_name holds a map, which has no order",
         'F.to_json("by_name")',
     ),
+    "an error of a value that is no number": Mistake(
+        a_table(
+            rows='readings.groupBy("sensor").agg(F.hll_sketch_agg("value").alias("values"))',
+            parameters='tolerances={"values": 0.02}',
+        ),
+        "tolerances names values, which is a binary; expected a number",
+        'Give it float("inf")',
+    ),
     "a rule on a column that there is not": Mistake(
         a_table(parameters='checks=[not_null("totl")]'), "the rule not_null(totl) names totl", "Did you mean 'total'?"
     ),

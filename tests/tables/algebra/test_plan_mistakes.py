@@ -41,6 +41,8 @@ GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'
         (GROUP.format(call='F.max_by("value", F.hour("read_at"))'), r"calls max_by\(\).*\nHint: Use a tie-break"),
         (GROUP.format(call='F.mode("value")'), r"calls mode\(\)"),
         (GROUP.format(call='F.expr("any_value(value)")'), r"calls any_value\(\)"),
+        (GROUP.format(call='F.expr("listagg(sensor) WITHIN GROUP (ORDER BY read_at)")'), r"calls listagg\(\)"),
+        (GROUP.format(call='F.expr("try_sum(count)")'), r"calls try_sum\(\).*\n.*F.sum"),
     ],
 )
 def test_what_gives_two_answers_is_refused(tmp_path: Path, body: str, message: str) -> None:
@@ -72,6 +74,9 @@ def test_texts_that_a_collation_takes_for_one_make_no_group(tmp_path: Path, body
         'readings.groupBy(F.collate("sensor", "UTF8_BINARY").alias("sensor")).agg(F.max("value").alias("x"))',
         GROUP.format(call='F.sort_array(F.collect_list("value"))'),
         GROUP.format(call='F.size(F.collect_set("value"))'),
+        GROUP.format(call='F.expr("listagg(sensor) WITHIN GROUP (ORDER BY sensor DESC)")'),
+        GROUP.format(call='F.expr("percentile_cont(0.5) WITHIN GROUP (ORDER BY value)")'),
+        GROUP.format(call='F.approx_count_distinct("value")'),
         GROUP.format(call='F.max_by("value", F.struct(F.hour("read_at"), "value"))'),
         GROUP.format(call='F.max_by("value", "read_at")'),
         GROUP.format(call='F.mode("value", True)'),
@@ -87,6 +92,28 @@ def test_what_gives_one_answer_is_accepted(tmp_path: Path, body: str) -> None:
     if "groupBy" not in body:
         text = edited(text, '"sensor"], recompute_by=["sensor"]', '"sensor", "read_at"], recompute_by=[]')
     plant(tmp_path, mine=text)
+
+
+ERROR = (
+    "@table(primary_key=['sensor'], recompute_by=['sensor'], tolerances={given})\ndef t(readings):\n    return {body}\n"
+)
+SPREAD = [
+    GROUP.format(call='F.stddev("value")'),
+    GROUP.format(call='F.percentile_approx("value", 0.5)'),
+    GROUP.format(call='F.expr("round(corr(value, value), 3)")'),
+    GROUP.format(call='F.expr("hll_sketch_estimate(hll_sketch_agg(value))")'),
+    'sql("SELECT sensor, var_pop(value) AS x FROM {r} GROUP BY sensor", r=readings)',
+    'readings.groupBy("sensor").agg(F.kurtosis("value").alias("y")).select("sensor", (F.col("y") + 1).alias("x"))',
+    'readings.groupBy("sensor").agg(F.skewness("value").alias("x")).union(readings.selectExpr("sensor", "0D AS x"))',
+    'readings.select("sensor", F.stddev("value").over(Window.partitionBy("sensor")).alias("x")).distinct()',
+]
+
+
+@pytest.mark.parametrize("body", SPREAD)
+def test_the_error_of_a_value_that_depends_on_order_is_asked_for(tmp_path: Path, body: str) -> None:
+    with pytest.raises(BadDeclaration, match=r"t makes x by \w+\(\), whose.*\n.*tolerances=\{\"x\": 1e-9\}"):
+        plant(tmp_path / "exact", mine=ERROR.format(given="{}", body=body))
+    plant(tmp_path / "near", mine=ERROR.format(given='{"x": 1e-9}', body=body))
 
 
 BY_SENSOR = 'Window.partitionBy("sensor")'
