@@ -38,6 +38,7 @@ ORDER = (
     ("infra/capture", "infra/delta"),
     ("quality",),
     ("tables/algebra",),
+    ("tables/declare/refusals",),
     ("tables/declare",),
     ("tables/declare/functions",),
     ("tables",),

@@ -17,6 +17,7 @@ from infra.settings import ROOT
 from tables.algebra.code_mistakes import impure_calls
 from tables.algebra.mistake_list import found_by, require_none
 from tables.declare.parameter_checks import BOUND, NAME, require_known
+from tables.declare.refusals.refused_names import HEAVY_IMPORT, IMPURE_CALL
 from tables.declare.table import Draft
 from tables.declare.topic import DeviceClock, Topic
 
@@ -154,10 +155,7 @@ def _check_calls(tree: ast.Module) -> None:
     found = list(impure_calls(tree))
     if found:
         calls = ", ".join(f"{name} in line {line}" for line, name, _ in found)
-        raise BadDeclaration(
-            f"uses {calls}, which gives the stream and the batch different answers.",
-            hint=" ".join(dict.fromkeys(instead for _, _, instead in found)),
-        )
+        raise IMPURE_CALL.error(calls=calls, advice=" ".join(dict.fromkeys(instead for _, _, instead in found)))
 
 
 def _check_heavy_imports(tree: ast.Module) -> None:
@@ -166,11 +164,7 @@ def _check_heavy_imports(tree: ast.Module) -> None:
         modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         heavy = [m for m in modules if m.split(".")[0] in ("pyspark", "airflow", "delta", "pandas")]
         if heavy:
-            raise BadDeclaration(
-                f"line {node.lineno} imports {heavy[0]} when the file is loaded; "
-                "declarations are loaded often and fast.",
-                hint="`from tables import DataFrame, F, Window` costs nothing; import other names inside the function.",
-            )
+            raise HEAVY_IMPORT.error(line=node.lineno, module=heavy[0])
 
 
 def full_name_of(domain: str, name: str, known: Collection[str]) -> str:
