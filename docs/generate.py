@@ -112,8 +112,9 @@ def refusals() -> str:
 
     parts = [
         f"# Refusals\n\n{GENERATED}A declaration is refused when it is loaded if the stream and the batch could give "
-        "different rows, or if a parameter cannot be proved. Words in capital letters are filled in by each error. An "
-        f"error that begins with `t` is of a function of that name.\n\nThe examples read these:\n\n"
+        "different rows, or if a parameter cannot be proved; only Spark knows types, which `./twofold check` looks at. "
+        "[Declarations](declarations.md) says what each parameter means. Words in capital letters are filled in by "
+        "each error. An error that begins with `t` is of a function of that name.\n\nThe examples read these:\n\n"
         + "\n".join(f"```python\n{text}```\n" for text in DECLARED.values())
         + "\nAn example that is one expression is `...` in this table:\n\n"
         + f"```python\n{FUNCTION.format(rows='...')}```\n"

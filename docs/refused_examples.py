@@ -15,6 +15,7 @@ from tables.declare.registry import load, mistakes_in
 
 _TOPIC = '''\
 """{description}"""
+
 from tables import Topic
 
 TOPIC = Topic(
@@ -45,6 +46,7 @@ DECLARED = {
     ),
     "newest": '''\
 """The newest reading of each sensor."""
+
 from tables import table
 
 

@@ -258,12 +258,12 @@ def _window_function(one: Relation, _: Identities) -> Iterator[Mapping[str, str]
 
 
 _PAIRS = """\
-@table(primary_key=["sensor", "read_at", "again_at"], {given})
+@table(primary_key=["sensor", "read_at", "until"], {given})
 def t(readings):
-    again = readings.select(F.col("sensor").alias("same"), F.col("read_at").alias("again_at"))
-    until = F.col("read_at") + F.expr("INTERVAL 1 HOUR")
-    near = (F.col("sensor") == F.col("same")) & F.col("again_at").between(F.col("read_at"), until)
-    return readings.join(again, near).select("sensor", "read_at", "again_at")
+    other = readings.select(F.col("sensor").alias("same"), F.col("read_at").alias("until"))
+    last = F.col("read_at") + F.expr("INTERVAL 1 HOUR")
+    near = (F.col("sensor") == F.col("same")) & F.col("until").between(F.col("read_at"), last)
+    return readings.join(other, near).select("sensor", "read_at", "until")
 """
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.rules import Rule
-from tables.algebra.expression_sql import require_value
+from tables.algebra.expression_sql import fault_of
 from tables.algebra.mistake_list import found_by, require_none
 from tables.declare.parameter_checks import duration_checks, require_known, require_list, require_rules, set_fields
-from tables.declare.refusals.refused_keys import EMPTY_KEY, NO_SCOPE, TOLERANCE
+from tables.declare.refusals.refused_keys import EMPTY_KEY, NO_SCOPE, NO_VALUE, TOLERANCE
 from tables.declare.refusals.refused_names import NO_INPUT
 from tables.declare.refusals.refused_times import CLOSES_LATER, CLOSES_WHEN, ENDS_WHEN, NEAR_WHAT
 from tables.declare.topic import Topic
@@ -174,7 +174,8 @@ class Table:
                     given=self.scope_columns, inputs=", ".join(self.inputs), by=list(self.recompute_by)
                 )
             for text in filter(None, columns.values()):
-                require_value(text, f"scope_columns of {source}")
+                if fault := fault_of(text):
+                    raise NO_VALUE.error(input=source, text=text, fault=fault)
         if self.lineage_columns is not None:
             require_list("lineage_columns", self.lineage_columns)
             set_fields(self, lineage_columns=tuple(self.lineage_columns))

@@ -9,7 +9,7 @@ KEY_OF_ONE_ROW = (
     '.withColumn("id", F.lit(1)), primary_key=["id"], recompute_by=[]'
 )
 _WHOLE = 'readings.agg(F.count("*").alias("n"))'
-_NEXT = 'F.lag("value").over(Window.partitionBy(F.hour("read_at")).orderBy("read_at", "sensor"))'
+_OF_HOUR = 'F.count("*").over(Window.partitionBy(F.hour("read_at")))'
 
 MISSING = Refusal(
     name="needs-a-key-or-a-scope",
@@ -57,8 +57,8 @@ MISSING = Refusal(
             ),
         ),
         (
-            example("", f'readings.withColumn("before", {_NEXT})'),
-            example("recompute_by=[]", f'readings.withColumn("before", {_NEXT})'),
+            example("", f'readings.withColumn("n", {_OF_HOUR})'),
+            example("recompute_by=[]", f'readings.withColumn("n", {_OF_HOUR})'),
         ),
     ),
 )
@@ -118,6 +118,21 @@ NO_SCOPE = Refusal(
     instead="The inputs are {inputs}; recompute_by is {by}.",
     refused=example('primary_key=["sensor", "read_at"], scope_columns={"reading": {"sensor": "sensor"}}', "readings"),
     accepted=example('primary_key=["sensor", "read_at"]', "readings"),
+)
+NO_VALUE = Refusal(
+    name="scope-column-that-is-no-value",
+    subject=Subject.KEYS,
+    shape="scope_columns of {input}: {text!r} {fault}",
+    why="expected a column, a field of one, or an expression over columns of one row",
+    instead="Write a column of the input, in backticks if its name is no word.",
+    refused=example(
+        'primary_key=["device"], recompute_by=["device"], scope_columns={"readings": {"device": "max(sensor)"}}',
+        'readings.mapInArrow(lambda batches: batches, "device string")',
+    ),
+    accepted=example(
+        'primary_key=["device"], recompute_by=["device"], scope_columns={"readings": {"device": "sensor"}}',
+        'readings.mapInArrow(lambda batches: batches, "device string")',
+    ),
 )
 NO_COLUMN = Refusal(
     name="scope-column-that-the-topic-lacks",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tables.algebra.refusal import Refusal, Subject, example
 
 _CLOSED = 'event_time="read_at", depends_within="1 hour", closes_at="read_at"'
+_ROWS = "def t(readings):\n    return readings\n"
 NEAR = Refusal(
     name="depends-within-that-is-too-short",
     subject=Subject.TIMES,
@@ -72,8 +73,8 @@ CLOSES_LATER = Refusal(
     shape="With closes_at, sequence_by must start with event_time {time!r}; it starts with {first!r}",
     why="of several rows of one key the later one must also be the one that closes later",
     instead="Write sequence_by=[{time!r}, {first!r}].",
-    refused=example(f'primary_key=["sensor"], sequence_by=["value"], {_CLOSED}', "readings"),
-    accepted=example(f'primary_key=["sensor"], sequence_by=["read_at", "value"], {_CLOSED}', "readings"),
+    refused=f'@table(\n    primary_key=["sensor"], sequence_by=["value"], {_CLOSED}\n)\n{_ROWS}',
+    accepted=f'@table(\n    primary_key=["sensor"], sequence_by=["read_at"], {_CLOSED}\n)\n{_ROWS}',
 )
 NEVER_CLOSES = Refusal(
     name="closes-at-of-a-table-of-tables",
