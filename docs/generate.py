@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 from docs.ledgers import LEDGERS, METADATA_COLUMNS
 from infra.settings import PREFIX, ROOT, SECRETS, Settings
+from tables.algebra.refusal import Refusal
 
 DOCS = ROOT / "docs"
 GENERATED = "Generated from the code by `.venv/bin/python -m docs.generate`; a test holds it current.\n\n"
@@ -51,7 +53,12 @@ def declarations() -> str:
     from tables.declare.table import Parameters, Strategy, Table
     from tables.declare.topic import DeviceClock, Topic
 
-    parts = ["# Declarations\n\n" + GENERATED + "Column types are on [a page of their own](types.md).\n"]
+    parts = [
+        "# Declarations\n\n"
+        + GENERATED
+        + "Pages of their own: [column types](types.md), and [what is refused](refusals.md), "
+        "why, and what to write instead.\n"
+    ]
     for kind, parameters in ((Topic, Topic), (Table, Parameters), (DeviceClock, DeviceClock)):
         meaning = arguments_of(parameters)
         rows = [
@@ -97,6 +104,49 @@ def _default(parameter: Field[object], *, inferred: bool) -> str:
     if inferred and parameter.name in INFERRED:
         return "inferred"
     return "required" if parameter.default is MISSING else f"`{parameter.default!r}`"
+
+
+def refusals() -> str:
+    """Every shape that is refused: why, what to write instead, and examples with their errors."""
+    from docs.refused_examples import DECLARED, FUNCTION, REFUSALS, errors_of
+
+    parts = [
+        f"# Refusals\n\n{GENERATED}A declaration is refused when it is loaded if the stream and the batch could give "
+        "different rows, or if a parameter cannot be proved; only Spark knows types, which `./twofold check` looks at. "
+        "[Declarations](declarations.md) says what each parameter means. Words in capital letters are filled in by "
+        "each error. An error that begins with `t` is of a function of that name.\n\nThe examples read these:\n\n"
+        + "\n".join(f"```python\n{text}```\n" for text in DECLARED.values())
+        + "\nAn example that is one expression is `...` in this table:\n\n"
+        + f"```python\n{FUNCTION.format(rows='...')}```\n"
+    ]
+    for subject, refused in itertools.groupby(REFUSALS, key=lambda one: one.subject):
+        chapter = list(refused)
+        parts.append(f"## {subject}\n\n{table(['refused', 'why', 'write instead'], map(_refusal, chapter))}\n")
+        for one in chapter:
+            parts.append(f"### {one.name}\n")
+            shown = ""
+            for wrong, right in one.examples:
+                if wrong != shown:
+                    errors = "\n".join(map(str, errors_of(one, wrong)))
+                    parts.append(f"```python\n{wrong.strip()}\n```\n\n```text\n{errors}\n```\n\nAccepted:\n")
+                parts.append(f"```python\n{right.strip()}\n```\n")
+                shown = wrong
+    return "\n".join(parts)
+
+
+def _refusal(one: Refusal) -> list[str]:
+    capitals = _Capitals()
+    why = one.why.format_map(capitals)
+    return [
+        f"[{one.shape.format_map(capitals)}](#{one.name})",
+        f"{why[0].upper()}{why[1:]}.",
+        one.instead.format_map(capitals),
+    ]
+
+
+class _Capitals(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return name.upper().replace("_", " ")
 
 
 def _function(function: Callable[..., object]) -> str:
@@ -286,6 +336,7 @@ def _figure(value: float | None) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "benchmarks.md": benchmarks,
     "reference/declarations.md": declarations,
+    "reference/refusals.md": refusals,
     "reference/commands.md": commands,
     "reference/settings.md": settings,
     "reference/ledgers.md": ledgers,

@@ -10,8 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
-from infra.errors import Unproved
+from infra.errors import BadDeclaration
 from infra.settings import ROOT
+from tables.algebra.refusal import Refusal, Subject, example
 
 _CLOCK = "Take times from the events: the batch computes the same rows again years later."
 _CHANCE = "Leave chance out, or derive it from the key with F.hash."
@@ -52,6 +53,44 @@ PURE = frozenset(_COMPUTING.split())
 _ALIASES = {"posix": "os", "nt": "os", "posixpath": "os.path", "ntpath": "os.path"}
 
 
+IMPURE_CALL = Refusal(
+    name="impure-call-in-a-file",
+    subject=Subject.CLOCK,
+    shape="uses {calls}",
+    why="it gives the stream and the batch different answers",
+    instead="{advice}",
+    refused="from datetime import date\n\n\n" + example("", 'readings.where(F.col("read_at") < F.lit(date.today()))'),
+    accepted=example("", 'readings.where(F.col("read_at") < F.lit("2026-01-31"))'),
+    others=(
+        (
+            "import random\n\n\n" + example("", "readings.where(F.lit(random.random()) < 0.1)"),
+            example("", 'readings.where(F.pmod(F.hash("sensor", "read_at"), F.lit(10)) == 0)'),
+        ),
+        (
+            "import os\n\n\n" + example("", 'readings.where(F.col("sensor") == os.getenv("SENSOR", "a"))'),
+            example(
+                'primary_key=["sensor", "read_at"]',
+                'readings.join(newest.select("sensor"), "sensor")',
+                "readings, newest",
+            ),
+        ),
+    ),
+    runs=True,
+)
+UNKNOWN_CALL = Refusal(
+    name="call-that-is-not-known-to-be-pure",
+    subject=Subject.CLOCK,
+    shape="uses {calls}",
+    why="it is not known to give the same answer each time",
+    instead="Write pure={modules} if it reads no clock and no file and leaves nothing to chance.",
+    refused="from croniter import croniter\n\n\n"
+    + example("", 'readings.where(F.col("sensor") == str(croniter.is_valid("* * * * *")))'),
+    accepted="from croniter import croniter\n\n\n"
+    + example('pure=["croniter"]', 'readings.where(F.col("sensor") == str(croniter.is_valid("* * * * *")))'),
+    runs=True,
+)
+
+
 @dataclass(frozen=True)
 class Use:
     """A place in code that uses something that is not of this repository.
@@ -65,7 +104,7 @@ class Use:
     line: int
 
 
-def purity_mistakes(uses: Collection[Use], vouched: Sequence[str], file: Path) -> Iterator[Unproved]:
+def purity_mistakes(uses: Collection[Use], vouched: Sequence[str], file: Path) -> Iterator[BadDeclaration]:
     """Finds what makes a function impure, and what is not known not to.
 
     Args:
@@ -75,18 +114,12 @@ def purity_mistakes(uses: Collection[Use], vouched: Sequence[str], file: Path) -
     found = sorted(uses, key=lambda use: (use.file != str(file), use.file, use.line, use.name))
     impure = {use: instead for use in found if (instead := _instead(use.name))}
     if impure:
-        yield Unproved(
-            f"uses {_places(impure, file)}, which gives the stream and the batch different answers.",
-            hint=" ".join(dict.fromkeys(impure.values())),
-        )
+        yield IMPURE_CALL.error(calls=_places(impure, file), advice=" ".join(dict.fromkeys(impure.values())))
     known = {*PURE, *vars(builtins), *vouched}
     unknown = [use for use in found if use not in impure and not _is_in(use.name, known)]
     if unknown:
         modules = list(dict.fromkeys(use.name.partition(".")[0] for use in unknown))
-        yield Unproved(
-            f"uses {_places(unknown, file)}, which is not known to give the same answer each time.",
-            hint=f"Write pure={json.dumps(modules)} if it reads no clock and no file and leaves nothing to chance.",
-        )
+        yield UNKNOWN_CALL.error(calls=_places(unknown, file), modules=json.dumps(modules))
 
 
 def _places(uses: Collection[Use], file: Path) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from infra.errors import BadDeclaration
 from infra.sql.names import SPARK
 from tables.algebra.plan_builder import NotUnderstood, PlanBuilder, extracted, starred, struct_of, text, windowed
+from tables.algebra.plan_mistakes import ELSEWHERE, PIVOT
 from tables.algebra.relations import (
     Aggregate,
     Call,
@@ -138,7 +139,7 @@ class _Reader:
 
     def _read(self, one: Any) -> Relation:
         if one.WhichOneof("read_type") != "named_table":
-            return self._build.elsewhere("reads files by itself")
+            return self._build.refused(ELSEWHERE.mistake(name=", ".join(one.data_source.paths)))
         return self._build.source(one.named_table.unparsed_identifier)
 
     def _same(self, one: Any) -> Relation:
@@ -226,10 +227,7 @@ class _Reader:
 
     def _aggregate(self, one: Any) -> Relation:
         if one.HasField("pivot") and not one.pivot.values:
-            return self._build.elsewhere(
-                "calls pivot() without its values, so that its columns are those of the day when the table was made",
-                'Name them: pivot("kind", ["a", "b"]).',
-            )
+            return self._build.refused(PIVOT.mistake())
         below, node = self.relation(one.input), self._build.node()
         by = [self._group(expression, below, node) for expression in one.grouping_expressions]
         columns = [c for expression in one.aggregate_expressions for c in self._columns(expression, below, node)]

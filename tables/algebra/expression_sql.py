@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from infra.errors import BadDeclaration
 from infra.sql.names import SPARK
 from tables.algebra.relations import Call, Column, Expr, Literal, mapped
 
@@ -29,23 +28,14 @@ def value_of(written: str) -> Expr:
     return mapped(value, lambda part: column_of(part.name) if isinstance(part, Column) else None)
 
 
-def require_value(written: str, what: str) -> None:
-    """Refuses SQL that is no value of one row, or one that cannot be written again.
-
-    Raises:
-        BadDeclaration: it is none.
-    """
+def fault_of(written: str) -> str:
+    """Returns why SQL is no value of one row, or one that cannot be written again; empty: it is one that can."""
     from tables.algebra.plan_builder import NotUnderstood
 
     try:
-        why = "" if sql_of(value_of(written)) else "is no value of one row that can be written again"
+        return "" if sql_of(value_of(written)) else "is no value of one row that can be written again"
     except NotUnderstood as fault:
-        why = f"has {fault}"
-    if why:
-        raise BadDeclaration(
-            f"{what}: {written!r} {why}; expected a column, a field of one, or an expression over columns of one row.",
-            hint="Quote a name that is no word by backticks.",
-        )
+        return f"has {fault}"
 
 
 def column_of(name: str) -> Column:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from infra.sql.impure_functions import IMPURE
 from infra.sql.names import SPARK
 from tables.algebra.dependencies import is_of, lifted
+from tables.algebra.plan_mistakes import ELSEWHERE
+from tables.algebra.refusal import PlanMistake
 from tables.algebra.relations import (
     Aggregate,
     Call,
@@ -63,7 +65,7 @@ class PlanBuilder:
     def source(self, name: str) -> Relation:
         """The rows of an input."""
         if name not in self._inputs:
-            return self.elsewhere(f"reads {name!r}, which is none of its parameters")
+            return self.refused(ELSEWHERE.mistake(name=name))
         mention, columns = self.node(), self._inputs[name]
         if columns is None:
             return Source(name=name, mention=mention, columns=(Named("", Rest(name, mention)),))
@@ -73,9 +75,9 @@ class PlanBuilder:
         """Rows of which nothing is known."""
         return Unknown(inputs=tuple(below), why=why, columns=(Named("", Rest("", self.node())),))
 
-    def elsewhere(self, why: str, hint: str = "") -> Relation:
-        """Rows that come from elsewhere than the inputs, or whose columns do; and what to do instead."""
-        return Unknown(inputs=(), why=why, is_impure=True, hint=hint, columns=(Named("", Rest("", self.node())),))
+    def refused(self, mistake: PlanMistake) -> Relation:
+        """Rows that come from elsewhere than the inputs, or whose columns do."""
+        return Unknown(inputs=(), why=mistake.message, mistake=mistake, columns=(Named("", Rest("", self.node())),))
 
     def aliased(self, below: Relation, alias: str) -> Relation:
         """Give rows an alias."""

@@ -1,14 +1,15 @@
-"""Mistakes that what a table's function does shows, without data and without a JVM."""
+"""Mistakes that what a table's function does shows, without data and without a JVM: one rule for each refused shape."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from infra.sql.impure_functions import is_impure
-from tables.algebra.dependencies import is_time_window, missing_of_key, read_twice
+from tables.algebra.dependencies import is_time_window, read_twice
+from tables.algebra.order_rules import aggregates_of
+from tables.algebra.refusal import RULES, Identities, PlanMistake, Refusal, Subject, refuses
 from tables.algebra.relations import (
     Aggregate,
     Call,
@@ -26,96 +27,330 @@ from tables.algebra.relations import (
     Union,
     Unknown,
     Windowed,
-    arguments,
     parts,
     relations,
 )
-from tables.algebra.spark_functions import (
-    COMPARING,
-    EXTREMES,
-    GREATEST,
-    IGNORING,
-    INEXACT,
-    NEED_ORDER,
-    ORDERED,
-    SORTING,
-    UNSORTED,
-)
+from tables.algebra.spark_functions import COMPARING, INEXACT
 
-_PURE = "A declaration is a pure function of its parameters: take times from the events, and other data from a topic."
 _MOMENT = re.compile(r"\s*(now|today|yesterday|tomorrow)(\s+\S+)?\s*", re.IGNORECASE)
 """Texts that are a time of the clock where they are cast to one, or compared with one; a zone may follow."""
 _TIMES = frozenset({"cast", "try_cast", "to_timestamp", "to_date", "date", "timestamp"})
 _COMPARING_TIMES = frozenset({"=", "==", "<=>", "!=", "<>", "<", "<=", ">", ">=", "between", "in"})
+_FOLLOW = "write closes_at=None: the table then follows changes."
+
+ELSEWHERE = Refusal(
+    name="reads-no-parameter",
+    subject=Subject.CLOCK,
+    shape="reads {name!r}, which is none of its parameters",
+    why="the stream and the batch can see different versions of it",
+    instead='Make it a parameter of the function, and in SQL text pass it on: sql("... FROM {{a}}", a=a).',
+    refused='sql("SELECT r.* FROM {r} AS r JOIN sensors AS n ON n.sensor = r.sensor", r=readings)',
+    accepted='sql("SELECT r.* FROM {r} AS r JOIN {n} AS n ON n.sensor = r.sensor", r=readings, n=newest)',
+)
+PIVOT = Refusal(
+    name="pivot-without-values",
+    subject=Subject.CLOCK,
+    shape="calls pivot() without its values",
+    why="its columns are then those of the day when the table was made",
+    instead='Name the values: pivot("kind", ["a", "b"]).',
+    refused='readings.groupBy("sensor").pivot("value").count()',
+    accepted='readings.groupBy("sensor").pivot("value", [1, 2]).count()',
+)
+"""Found while the plan is read, since the columns of the rows are not known."""
 
 
-@dataclass(frozen=True)
-class PlanMistake:
-    """One mistake.
-
-    Attributes:
-        only_on_stream: it is one only where a stream keeps open rows in its state.
-        runs: the function runs all the same, and may give one result.
-    """
-
-    message: str
-    hint: str
-    only_on_stream: bool = False
-    runs: bool = True
-
-
-def find_mistakes(
-    root: Relation, identities: Mapping[str, Sequence[str]], tolerances: Collection[str] = ()
-) -> list[PlanMistake]:
-    """All of them, each once, from the inputs upwards.
+def find_mistakes(root: Relation, identities: Identities, tolerances: Collection[str] = ()) -> list[PlanMistake]:
+    """Returns all mistakes, each once, from the inputs upwards.
 
     Args:
-        identities: input -> the columns that identify a row of it.
         tolerances: the columns of the result whose relative error is declared.
     """
-    found = [mistake for one in relations(root) for mistake in _of_relation(one, identities)]
-    found += _of_inexact(root, tolerances)
-    if name := read_twice(root):
-        found.append(
-            PlanMistake(
-                f"reads {name} twice, which a stream cannot: it has one source for each input.",
-                "Leave closes_at out: the table then follows changes.",
-                only_on_stream=True,
-            )
-        )
+    found: list[PlanMistake] = []
+    for one in relations(root):
+        found += [one.mistake] if isinstance(one, Unknown) and one.mistake else []
+        found += (refusal.mistake(**place) for refusal, find in RULES.items() for place in find(one, identities))
+    found += (INEXACT_RESULT.mistake(**place) for place in _inexact_results(root, tolerances))
     return list(dict.fromkeys(found))
 
 
-def _of_relation(one: Relation, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
-    match one:
-        case Unknown() if one.is_impure:
-            yield PlanMistake(f"{one.why}.", one.hint or _PURE)
-        case Filter() if one.is_sort:
-            yield PlanMistake(
-                "orderBy has no meaning on a stream, whose rows do not end.",
-                "Leave the order to those who query the table; for the first rows of a group take F.max_by, F.min_by.",
-                only_on_stream=True,
-            )
-        case Limit():
-            yield from _of_limit(one, identities)
-        case Distinct():
-            yield from _of_distinct(one, identities)
-        case Group():
-            yield from _of_group(one, identities)
-        case Project():
-            for window in dict.fromkeys(one.windows):
-                yield from _of_window(window, one.input, identities)
-    for value in one.expressions:
-        for part in parts(value):
-            yield from _of_value(part)
+IMPURE_FUNCTION = Refusal(
+    name="impure-function",
+    subject=Subject.CLOCK,
+    shape="calls {function}()",
+    why="it gives the stream and the batch different answers",
+    instead="Take times from the columns of events, chance from the key by F.hash, other data from a topic.",
+    refused='readings.withColumn("seen_at", F.current_timestamp())',
+    accepted='readings.withColumn("seen_at", F.col("read_at"))',
+    others=(
+        ("readings.where(F.rand() < 0.1)", 'readings.where(F.pmod(F.hash("sensor"), F.lit(10)) == 0)'),
+        (
+            'sql("SELECT *, uuid() AS id FROM {r}", r=readings)',
+            'sql("SELECT *, sha1(concat(sensor, read_at)) AS id FROM {r}", r=readings)',
+        ),
+    ),
+)
+
+
+@refuses(IMPURE_FUNCTION)
+def _impure_function(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    for part in _parts(one):
+        if isinstance(part, Call) and is_impure(part.function, part.arguments):
+            yield {"function": part.function}
+
+
+@refuses(
+    Refusal(
+        name="sample",
+        subject=Subject.CLOCK,
+        shape="uses sample()",
+        why="it takes rows by chance",
+        instead="Take the rows with F.pmod(F.hash(KEY), F.lit(10)) == 0.",
+        refused="readings.sample(0.1)",
+        accepted='readings.where(F.pmod(F.hash("sensor", "read_at"), F.lit(10)) == 0)',
+    )
+)
+def _sample(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    if isinstance(one, Limit) and one.what == "sample":
+        yield {}
+
+
+@refuses(
+    Refusal(
+        name="text-as-a-time-of-the-clock",
+        subject=Subject.CLOCK,
+        shape="takes {text!r} as a time",
+        why="it is one of the clock",
+        instead="Take the time from a column of events, or write a fixed one: F.lit('2026-01-31').",
+        refused='readings.where(F.col("read_at") > F.lit("today").cast("timestamp"))',
+        accepted='readings.where(F.col("read_at") > F.lit("2026-01-31").cast("timestamp"))',
+    )
+)
+def _text_as_a_time(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    for part in _parts(one):
+        if isinstance(part, Call) and part.function in _TIMES and (moments := _moments(part.arguments[:1])):
+            yield {"text": moments[0]}
+
+
+@refuses(
+    Refusal(
+        name="comparison-with-a-time-of-the-clock",
+        subject=Subject.CLOCK,
+        shape="compares with {text!r}",
+        why="if the other side is a time, that is a time of the clock",
+        instead="Compare with a column of events or a fixed time, a column of texts by .like({text!r}).",
+        refused='readings.where(F.col("read_at") > "yesterday")',
+        accepted='readings.where(F.col("read_at") > "2026-01-31")',
+    )
+)
+def _comparison_with_a_time(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    for part in _parts(one):
+        if isinstance(part, Call) and part.function in _COMPARING_TIMES and (moments := _moments(part.arguments)):
+            yield {"text": moments[0]}
+
+
+def _hours(aggregate: str, by: str = "", day: str = "", given: str = "") -> str:
+    """Returns the example of a table that closes its rows after each hour."""
+    return (
+        f'@table({given})\ndef t(readings):\n    hour = F.window("read_at", "1 hour").alias("hour")\n'
+        f'    hours = readings.groupBy("sensor", hour{by}).agg({aggregate})\n'
+        f'    start, end = F.col("hour.start").alias("hour"), F.col("hour.end").alias("closes")\n'
+        f'    return hours.select("sensor", {day}start, end, "n")\n'
+    )
+
+
+_CLOSED = 'event_time="read_at", depends_within="1 hour", closes_at="read_at"'
+_OF_ALL = 'primary_key=["sensor"], recompute_by=[]'
+
+
+@refuses(
+    Refusal(
+        name="order-on-a-stream",
+        subject=Subject.STREAM,
+        shape="orders rows by orderBy()",
+        why="the rows of a stream do not end, so that none is the last",
+        instead="Leave orderBy to those who query the table; F.min_by finds the first row of a group.",
+        refused=f'@table({_CLOSED})\ndef t(readings):\n    return readings.orderBy("value")\n',
+        accepted=f"@table({_CLOSED})\ndef t(readings):\n    return readings\n",
+        only_on_stream=True,
+    )
+)
+def _order_on_a_stream(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    if isinstance(one, Filter) and one.is_sort:
+        yield {}
+
+
+@refuses(
+    Refusal(
+        name="limit-on-a-stream",
+        subject=Subject.STREAM,
+        shape="uses {function}()",
+        why="the rows of a stream do not end, so that later ones can be among the first",
+        instead=f"To keep it, {_FOLLOW}",
+        refused=f"@table({_OF_ALL}, {_CLOSED})\ndef t(readings):\n"
+        '    whole = readings.agg(F.max("sensor").alias("sensor"), F.max("read_at").alias("read_at"))\n'
+        "    return whole.limit(1)\n",
+        accepted=f"@table({_OF_ALL}, closes_at=None)\ndef t(readings):\n"
+        '    whole = readings.agg(F.max("sensor").alias("sensor"), F.max("read_at").alias("read_at"))\n'
+        "    return whole.limit(1)\n",
+        only_on_stream=True,
+    )
+)
+def _limit_on_a_stream(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    if isinstance(one, Limit) and one.what != "sample":
+        yield {"function": one.what}
+
+
+@refuses(
+    Refusal(
+        name="several-time-windows",
+        subject=Subject.STREAM,
+        shape="groups by several time windows at once",
+        why="a stream has one event time",
+        instead="Make a table of each window, and join them in a third one.",
+        refused=_hours(
+            'F.count("*").alias("n")',
+            by=', F.window("read_at", "1 day").alias("day")',
+            day='F.col("day.start").alias("day"), ',
+        ),
+        accepted=_hours('F.count("*").alias("n")'),
+        only_on_stream=True,
+    )
+)
+def _several_time_windows(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    if isinstance(one, Group) and sum(any(map(is_time_window, parts(by.value))) for by in one.by) > 1:
+        yield {}
+
+
+@refuses(
+    Refusal(
+        name="exact-count-of-distinct-values",
+        subject=Subject.STREAM,
+        shape="counts distinct values exactly",
+        why="Spark refuses it on a stream",
+        instead=f'Use F.approx_count_distinct and declare tolerances={{{{"COLUMN": 0.05}}}}; or {_FOLLOW}',
+        refused=_hours('F.count_distinct("value").alias("n")'),
+        accepted=_hours('F.approx_count_distinct("value").alias("n")', given='tolerances={"n": 0.05}'),
+        others=(
+            (
+                _hours('F.count_distinct("value").alias("n")'),
+                _hours('F.count_distinct("value").alias("n")', given="closes_at=None"),
+            ),
+        ),
+        only_on_stream=True,
+    )
+)
+def _exact_count_of_distinct_values(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    for value, _above in aggregates_of(one):
+        if value.is_distinct or value.function == "count_distinct":
+            yield {}
+
+
+@refuses(
+    Refusal(
+        name="window-function",
+        subject=Subject.STREAM,
+        shape="uses a window function (`.over(...)`)",
+        why="Spark refuses it on a stream",
+        instead=f"Use an aggregate of the group, such as F.max_by; or {_FOLLOW}",
+        refused=f'@table({_CLOSED})\ndef t(readings):\n    by = Window.partitionBy("sensor").orderBy("read_at")\n'
+        '    return readings.withColumn("before", F.lag("value").over(by))\n',
+        accepted=f'@table({_CLOSED.partition(", depends")[0]}, recompute_by=["sensor"])\ndef t(readings):\n'
+        '    by = Window.partitionBy("sensor").orderBy("read_at")\n'
+        '    return readings.withColumn("before", F.lag("value").over(by))\n',
+        only_on_stream=True,
+    )
+)
+def _window_function(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    if isinstance(one, Project) and one.windows:
+        yield {}
+
+
+_PAIRS = """\
+@table(primary_key=["sensor", "read_at", "until"], {given})
+def t(readings):
+    other = readings.select(F.col("sensor").alias("same"), F.col("read_at").alias("until"))
+    last = F.col("read_at") + F.expr("INTERVAL 1 HOUR")
+    near = (F.col("sensor") == F.col("same")) & F.col("until").between(F.col("read_at"), last)
+    return readings.join(other, near).select("sensor", "read_at", "until")
+"""
+
+
+@refuses(
+    Refusal(
+        name="an-input-read-twice",
+        subject=Subject.STREAM,
+        shape="reads {input} twice",
+        why="a stream has one source for each input",
+        instead=f"To keep it, {_FOLLOW}",
+        refused=_PAIRS.format(given=_CLOSED),
+        accepted=_PAIRS.format(given='recompute_by=["sensor"]'),
+        only_on_stream=True,
+    )
+)
+def _an_input_read_twice(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    if name := read_twice(one):
+        yield {"input": name}
+
+
+@refuses(
+    Refusal(
+        name="comparison-by-collation",
+        subject=Subject.TYPES,
+        shape="groups, joins or orders by a text with a collation",
+        why="by it Spark alone takes different texts for one",
+        instead="Compare them in one spelling: F.lower(x).",
+        refused='readings.groupBy(F.collate("sensor", "UTF8_LCASE").alias("sensor")).agg(F.max("value").alias("x"))',
+        accepted='readings.groupBy(F.lower("sensor").alias("sensor")).agg(F.max("value").alias("x"))',
+    )
+)
+def _comparison_by_collation(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     if any(_has_collation(part) for value in _compared(one) for part in parts(value)):
-        yield PlanMistake(
-            "groups, joins or orders by a text with a collation, by which Spark alone takes different texts for one.",
-            "Compare them in one spelling: F.lower(x).",
-        )
+        yield {}
 
 
-def _of_inexact(root: Relation, tolerances: Collection[str]) -> Iterator[PlanMistake]:
+NO_SUCH_COLUMN = Refusal(
+    name="no-such-column",
+    subject=Subject.NAMES,
+    shape="names the column {column!r}",
+    why="it is not there",
+    instead="{near_names}",
+    refused='readings.select("sensor", "valeu")',
+    accepted='readings.select("sensor", "value")',
+)
+
+
+@refuses(NO_SUCH_COLUMN)
+def _no_such_column(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    for part in _parts(one):
+        if isinstance(part, Missing):
+            near = difflib.get_close_matches(part.name.split(".")[-1], part.columns, n=1)
+            known = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(part.columns)}."
+            yield {"column": part.name, "near_names": known}
+
+
+def _parts(one: Relation) -> Iterator[Expr]:
+    for value in one.expressions:
+        yield from parts(value)
+
+
+def _moments(arguments: Sequence[Expr]) -> list[str]:
+    return [one.text for one in arguments if isinstance(one, Literal) and _MOMENT.fullmatch(one.text)]
+
+
+INEXACT_RESULT = Refusal(
+    name="result-that-depends-on-the-order-of-rows",
+    subject=Subject.ORDER,
+    shape="makes {column} by {function}()",
+    why="its result depends on the order of rows by more than rounding",
+    instead='Say by how much it may differ: tolerances={{"{column}": 1e-9}}, or the error of the estimate, such as 0.02; '
+    'float("inf") for a sketch; 0 if it is known to be exact.',
+    refused='readings.groupBy("sensor").agg(F.stddev("value").alias("spread"))',
+    accepted='@table(tolerances={"spread": 1e-9})\ndef t(readings):\n'
+    '    return readings.groupBy("sensor").agg(F.stddev("value").alias("spread"))\n',
+)
+
+
+def _inexact_results(root: Relation, tolerances: Collection[str]) -> Iterator[Mapping[str, str]]:
     unions = {one.node: one for one in relations(root) if isinstance(one, Union)}
 
     def inexact(value: Expr) -> Iterator[str]:
@@ -129,11 +364,7 @@ def _of_inexact(root: Relation, tolerances: Collection[str]) -> Iterator[PlanMis
     for column in root.columns:
         name = column.name or "COLUMN"
         if name not in tolerances and (function := next(inexact(column.value), None)):
-            yield PlanMistake(
-                f"makes {name} by {function}(), whose result depends on the order of rows by more than rounding.",
-                f'Say by how much it may differ: tolerances={{"{name}": 1e-9}}, or the error of the estimate, such as '
-                '0.02; float("inf") for a sketch; 0 where it is known to be exact.',
-            )
+            yield {"column": name, "function": function}
 
 
 def _compared(one: Relation) -> list[Expr]:
@@ -163,174 +394,3 @@ def _has_collation(part: Expr) -> bool:
         case Call(function="cast" | "try_cast", arguments=(_, Literal(text=kind))):
             return " COLLATE " in kind.upper()
     return False
-
-
-def _of_value(part: Expr) -> Iterator[PlanMistake]:
-    match part:
-        case Call() if is_impure(part.function, part.arguments):
-            yield PlanMistake(
-                f"calls {part.function}(), which gives the stream and the batch different answers.", _PURE
-            )
-        case Call() if part.function in _TIMES and (moments := _moments(part.arguments[:1])):
-            yield PlanMistake(f"takes {moments[0]!r} as a time, which is that of the clock.", _PURE)
-        case Call() if part.function in _COMPARING_TIMES and (moments := _moments(part.arguments)):
-            yield PlanMistake(
-                f"compares with {moments[0]!r}, which is a time of the clock where the other side is a time.",
-                f"{_PURE} A column of texts is compared by .like({moments[0]!r}).",
-            )
-        case Missing():
-            near = difflib.get_close_matches(part.name.split(".")[-1], part.columns, n=1)
-            yield PlanMistake(
-                f"names the column {part.name!r}, which is not there.",
-                f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(part.columns)}.",
-                runs=False,
-            )
-
-
-def _moments(arguments: Sequence[Expr]) -> list[str]:
-    return [one.text for one in arguments if isinstance(one, Literal) and _MOMENT.fullmatch(one.text)]
-
-
-def _of_distinct(one: Distinct, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
-    rest = [c for c in one.columns if c.name and c.value not in one.by]
-    if rest and not _tell_apart(one.by, one.input, identities):
-        yield PlanMistake(
-            f"calls dropDuplicates(), which leaves open which {rest[0].name} stays where rows differ in it.",
-            f"Group by these columns and take {GREATEST}; or declare the columns as primary_key, with sequence_by.",
-        )
-
-
-def _of_group(one: Group, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
-    if sum(_has_time_window(by.value) for by in one.by) > 1:
-        yield PlanMistake(
-            "groups by several time windows at once, which a stream cannot: it has one event time.",
-            "Make a table of each window, and join them in a third one.",
-            only_on_stream=True,
-        )
-    below_parts = {part for column in one.input.columns for part in parts(column.value)}
-    for value, above in _with_parents(one.computed):
-        if not isinstance(value, Aggregate) or value in below_parts:
-            continue
-        if value.is_distinct or value.function == "count_distinct":
-            yield PlanMistake(
-                "counts distinct values exactly, which a stream cannot.",
-                'Use F.approx_count_distinct, and declare tolerances={"COLUMN": 0.05}; or leave closes_at '
-                "out: the table then follows changes.",
-                only_on_stream=True,
-            )
-        if value.function in ORDERED and not _is_decided(value, above, one, identities):
-            yield PlanMistake(
-                f"calls {value.function}() in a group, whose rows come in any order: stream and batch may disagree.",
-                f"Use {ORDERED[value.function]}.",
-            )
-
-
-def _is_decided(value: Aggregate, above: Expr | None, group: Group, identities: Mapping[str, Sequence[str]]) -> bool:
-    """Whether an aggregate that goes by order has one result, whatever the order."""
-    if value.function in EXTREMES:
-        return _is_one_extreme(value.arguments, [by.value for by in group.by], group.input, identities)
-    if value.function in UNSORTED:
-        is_compared = isinstance(above, Call) and above.function == "array_sort" and len(above.arguments) > 1
-        return isinstance(above, Call) and above.function in SORTING and not is_compared
-    if value.function == "mode":
-        is_lowest = len(value.arguments) > 1 and getattr(value.arguments[1], "text", "").lower() == "true"
-        return value.is_ordered or is_lowest
-    return value.is_ordered
-
-
-def _is_one_extreme(
-    arguments: Sequence[Expr], agreed: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]
-) -> bool:
-    """Whether `max_by` or `min_by` has one result: rows without an order are left out."""
-    if len(arguments) < 2:
-        return False
-    by = arguments[1]
-    order = _flat(
-        by.arguments[1:] if isinstance(by, Call) and by.function == "when" and len(by.arguments) == 2 else [by]
-    )
-    return all(one in order for one in _flat(arguments[:1])) or _tell_apart([*order, *agreed], below, identities)
-
-
-def _of_window(window: Windowed, below: Relation, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
-    yield PlanMistake(
-        "uses a window function (`.over(...)`), which a stream refuses.",
-        "Use an aggregate of the group, such as F.max_by; or leave closes_at out: the table then follows changes.",
-        only_on_stream=True,
-    )
-    if window.function in EXTREMES and not _is_one_extreme(window.arguments, window.partition, below, identities):
-        yield PlanMistake(
-            f"calls {window.function}() over rows that can be equal in its order: stream and batch may disagree.",
-            f"Use {ORDERED[window.function]}.",
-        )
-    if window.function not in NEED_ORDER and not window.is_by_rows:
-        return
-    missing = _missing([*_flat(window.order), *window.partition], below, identities, _ignored(window))
-    if missing is not None:
-        yield PlanMistake(
-            f"calls {window.function}() without a total order: of rows that are equal in it any can be first.",
-            f"So that stream and batch choose the same one, {missing}",
-        )
-
-
-def _ignored(window: Windowed) -> Expr | None:
-    """Returns the value without which rows do not count: `last(x, ignorenulls=True)`."""
-    match window.arguments:
-        case (value, Literal(sql="true")) if window.function in IGNORING:
-            return value
-    return None
-
-
-def _of_limit(one: Limit, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
-    below = one.input.input if isinstance(one.input, Limit) else one.input  # LIMIT and OFFSET
-    order = _flat(below.conditions) if isinstance(below, Filter) and below.is_sort else []
-    missing = "take F.row_number() over a window instead." if one.what == "sample" else None
-    if missing is None:
-        missing = _missing(order, below, identities)
-    if missing is not None:
-        yield PlanMistake(
-            f"uses {one.what}() without a total order: it takes rows by chance.",
-            f"So that stream and batch take the same rows, {missing}",
-        )
-    yield PlanMistake(
-        f"uses {one.what}(), which has no meaning on a stream, whose rows do not end.",
-        "Leave closes_at out: the table then follows changes.",
-        only_on_stream=True,
-    )
-
-
-def _missing(
-    values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None = None
-) -> str | None:
-    """Returns the hint that makes an order total, given the values that rows agree or are ordered in; None: it is."""
-    missing = missing_of_key(values, below, identities, ignored)
-    if missing is None:
-        return None
-    if not missing:
-        return "name its columns by select(...), and add those that identify a row to orderBy."
-    return f"add {', '.join(missing)} to orderBy."
-
-
-def _tell_apart(values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]) -> bool:
-    """Whether rows that agree in these values are known to be the same."""
-    return missing_of_key(values, below, identities) is None
-
-
-def _flat(values: Sequence[Expr]) -> list[Expr]:
-    """Returns the values, those of structs by themselves."""
-    flat: list[Expr] = []
-    for value in values:
-        flat += (
-            _flat(value.arguments[1::2]) if isinstance(value, Call) and value.function == "named_struct" else [value]
-        )
-    return flat
-
-
-def _with_parents(values: Sequence[Expr], above: Expr | None = None) -> Iterator[tuple[Expr, Expr | None]]:
-    """Every part of the values, with what it stands right under."""
-    for value in values:
-        yield value, above
-        yield from _with_parents(arguments(value), value)
-
-
-def _has_time_window(value: Expr) -> bool:
-    return any(is_time_window(part) for part in parts(value))

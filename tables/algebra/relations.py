@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.sql.names import SPARK
+from tables.algebra.refusal import PlanMistake
 
 
 @dataclass(frozen=True)
@@ -329,14 +330,12 @@ class Unknown(Relation):
     """Rows that are made in a way that the algebra does not express; `why` says what it is.
 
     Attributes:
-        is_impure: they come from elsewhere than the inputs, or their columns do.
-        hint: what to do instead.
+        mistake: they come from elsewhere than the inputs, or their columns do, which is refused.
     """
 
     inputs: tuple[Relation, ...]
     why: str
-    is_impure: bool = False
-    hint: str = ""
+    mistake: PlanMistake | None = None
 
     @property
     def below(self) -> tuple[Relation, ...]:

@@ -12,6 +12,7 @@ from sqlglot.dialects.spark import Spark
 
 from infra.sql.impure_functions import BARE
 from tables.algebra.plan_builder import NotUnderstood, PlanBuilder, extracted, starred, struct_of, text, windowed
+from tables.algebra.plan_mistakes import ELSEWHERE
 from tables.algebra.relations import Aggregate, Call, Expr, Literal, Missing, Named, Relation, field_of, interval_of
 from tables.algebra.spark_functions import TIME_WINDOWS
 
@@ -171,7 +172,7 @@ class SqlReader:
         name = ".".join(part.name for part in one.parts)
         view = self._views.get(name.lower())
         if view is None:
-            return self._build.elsewhere(f"reads {name!r}, which is not passed to sql()")
+            return self._build.refused(ELSEWHERE.mistake(name=name))
         rows = self._aliased(self._build.aliased(view(), name), one)
         for join in one.args.get("joins") or ():
             rows = self._join(rows, join)

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 from infra.errors import BadDeclaration, TwofoldError
 from infra.sql.impure_functions import IMPURE
 from tables.algebra.called_functions import impure_function
+from tables.algebra.plan_mistakes import IMPURE_FUNCTION, NO_SUCH_COLUMN
+from tables.algebra.refusal import Refusal
 from tables.declare.inference import RECORD
+from tables.declare.refusals.refused_names import NOT_RETURNED, PLATFORM, not_returned
+from tables.declare.refusals.refused_types import COLLATED, UNORDERED, UNSTORED, UNTIMELY
 from tables.declare.registry import Registry
 from tables.declare.scope_values import restricting
 from tables.declare.table import NAMING, Table
@@ -24,9 +28,9 @@ if TYPE_CHECKING:
 _STORED = ("string", "binary", "boolean", "date", "timestamp", "timestamp_ntz", "decimal",
            "byte", "short", "integer", "long", "float", "double")  # fmt: skip
 """Types that Delta tables and both of our engines have, as PySpark calls them."""
-_INSTEAD = {
-    "interval": "Return a number: of microseconds, F.unix_micros(end) - F.unix_micros(start).",
-    "void": 'Give it a type: .cast("string"), for an array .cast("array<string>").',
+_CONVERSIONS = {
+    "interval": "a number of microseconds is F.unix_micros(end) - F.unix_micros(start)",
+    "void": '.cast("string"), an array by .cast("array<string>")',
 }
 _UNRESOLVED = re.compile(r"UNRESOLVED_COLUMN.*?with name (`.*?`) cannot be resolved", re.DOTALL)
 _AROUND = re.compile(r"^\(\S+\) |^\[[A-Z_.]+\] |\s*SQLSTATE: \w+.*$")
@@ -148,7 +152,8 @@ def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclara
         name = unknown[1].replace("`", "")
         near = difflib.get_close_matches(name.split(".")[-1], known, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"Its inputs have {', '.join(known)}."
-        return BadDeclaration(f"{place} names the column {name!r}, which is not there.", hint=hint)
+        fault = NO_SUCH_COLUMN.error(column=name, near_names=hint)
+        return BadDeclaration(f"{place} {fault.message}", hint=fault.hint)
     line = text.split("\n")[0]
     while (shorter := _AROUND.sub("", line)) != line:
         line = shorter
@@ -161,11 +166,8 @@ def wrong_types(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
     for field in schema.fields:
         if (kind := next(_unstored(field.dataType), None)) is not None:
             name = kind.simpleString()
-            what = f"{field.name} is or holds a value of the type {name}, which Delta tables do not have"
-            hints = (hint for sign, hint in _INSTEAD.items() if sign in name)
-            yield BadDeclaration(
-                f"tables/{table.domain}/{table.name}.py: {what}.", hint=next(hints, 'Convert it: .cast("string").')
-            )
+            conversion = next((one for sign, one in _CONVERSIONS.items() if sign in name), '.cast("string")')
+            yield _mistake(table, UNSTORED, column=field.name, type=name, conversion=conversion)
     yield from _collated(table, schema)
     yield from _wrong_times(table, schema)
     yield from _wrong_tolerances(table, schema)
@@ -194,11 +196,7 @@ def _collated(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
     """Refuses columns of texts with a collation, by which Spark alone takes different texts for one."""
     for field in schema.fields:
         if " collate " in (name := field.dataType.simpleString()):
-            yield BadDeclaration(
-                f"tables/{table.domain}/{table.name}.py: {field.name} is of the type {name}: by a "
-                "collation Spark alone takes different texts for one.",
-                hint=f'Return it without: F.collate("{field.name}", "UTF8_BINARY").',
-            )
+            yield _mistake(table, COLLATED, column=field.name, type=name)
 
 
 def _wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
@@ -211,13 +209,8 @@ def _wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
         column = getattr(table, what)
         kind = next((f.dataType.simpleString() for f in schema.fields if f.name == column), None)
         if kind is not None and kind not in kinds:
-            yield BadDeclaration(
-                f"tables/{table.domain}/{table.name}.py: {what}={column!r} is a {kind}; expected a "
-                f"{' or a '.join(kinds)}.",
-                hint=f'Convert it in the function: F.to_timestamp("{column}").'
-                if kind == "string"
-                else "Name a column that says when.",
-            )
+            expected = " or a ".join(kinds)
+            yield _mistake(table, UNTIMELY, parameter=what, column=column, type=kind, expected=expected)
 
 
 def _wrong_tolerances(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
@@ -240,10 +233,7 @@ def _wrong_order(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
     keys = [name for name in maps if name in table.primary_key]
     if keys or (table.sequence_by and maps):
         what = f"{', '.join(keys)} of its key" if keys else f"sequence_by compares all columns, and {', '.join(maps)}"
-        yield BadDeclaration(
-            f"tables/{table.domain}/{table.name}.py: {what} holds a map, which has no order.",
-            hint=f'Return it as text, F.to_json("{maps[0]}"), or as entries, F.sort_array(F.map_entries("{maps[0]}")).',
-        )
+        yield _mistake(table, UNORDERED, what=what, column=maps[0])
 
 
 def _wrong_rules(table: Table, rows: DataFrame) -> Iterator[BadDeclaration]:
@@ -256,11 +246,7 @@ def _wrong_rules(table: Table, rows: DataFrame) -> Iterator[BadDeclaration]:
         place = f"tables/{table.domain}/{table.name}.py: the rule {rule}"
         missing = [column for column in rule.columns if column not in rows.columns]
         if missing:
-            near = difflib.get_close_matches(missing[0], rows.columns, n=1)
-            yield BadDeclaration(
-                f"{place} names {', '.join(missing)}, which {table.derive.__name__} does not return.",
-                hint=f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(rows.columns)}.",
-            )
+            yield _not_returned(table, f"the rule {rule}", missing, rows.columns)
         elif rule.kind in ROW_RULES:
             try:
                 _ = split(rows, [rule])[0].columns
@@ -284,10 +270,9 @@ def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
         name = found and (found[1] or found[2])
     if not name:
         return None
+    fault = IMPURE_FUNCTION.error(function=name)
     return BadDeclaration(
-        f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {name}(), which "
-        "gives the stream and the batch different answers.",
-        hint="Use the event's own times; a declaration is a pure function of its inputs.",
+        f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} {fault.message}", hint=fault.hint
     )
 
 
@@ -299,19 +284,19 @@ def wrong_columns(table: Table, columns: Sequence[str]) -> Iterator[BadDeclarati
         what = "a line of its docstring" if what == "columns" else what
         missing = [column for column in named if column not in columns]
         if missing:
-            near = difflib.get_close_matches(missing[0], columns, n=1)
-            yield BadDeclaration(
-                f"tables/{table.domain}/{table.name}.py: {what} names {', '.join(missing)}, "
-                f"which {table.derive.__name__} does not return.",
-                hint=f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(columns)}.",
-            )
+            yield _not_returned(table, what, missing, columns)
     platform = [column for column in columns if column.startswith("_")]
     if platform:
-        yield BadDeclaration(
-            f"tables/{table.domain}/{table.name}.py: the columns {', '.join(platform)} begin with _, "
-            "which is kept for the platform.",
-            hint="Rename them.",
-        )
+        yield _mistake(table, PLATFORM, columns=", ".join(platform))
+
+
+def _not_returned(table: Table, what: str, missing: Sequence[str], columns: Sequence[str]) -> BadDeclaration:
+    return _mistake(table, NOT_RETURNED, **not_returned(table.derive, what, missing, columns))
+
+
+def _mistake(table: Table, refusal: Refusal, **details: object) -> BadDeclaration:
+    fault = refusal.error(**details)
+    return BadDeclaration(f"tables/{table.domain}/{table.name}.py: {fault.message}", hint=fault.hint)
 
 
 def _plan(rows: DataFrame) -> str:

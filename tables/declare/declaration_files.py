@@ -18,6 +18,7 @@ from tables.algebra.code_mistakes import purity_mistakes
 from tables.algebra.mistake_list import found_by, require_none
 from tables.declare.code_fingerprint import Code, read_code, read_origin
 from tables.declare.parameter_checks import BOUND, NAME, require_known
+from tables.declare.refusals.refused_names import HEAVY_IMPORT
 from tables.declare.table import Draft
 from tables.declare.topic import DeviceClock, Topic
 
@@ -163,11 +164,7 @@ def _check_heavy_imports(tree: ast.Module) -> None:
         modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         heavy = [m for m in modules if m.split(".")[0] in ("pyspark", "airflow", "delta", "pandas")]
         if heavy:
-            raise BadDeclaration(
-                f"line {node.lineno} imports {heavy[0]} when the file is loaded; "
-                "declarations are loaded often and fast.",
-                hint="`from tables import DataFrame, F, Window` costs nothing; import other names inside the function.",
-            )
+            raise HEAVY_IMPORT.error(line=node.lineno, module=heavy[0])
 
 
 def full_name_of(domain: str, name: str, known: Collection[str]) -> str:

@@ -6,7 +6,6 @@ digest of all that it follows from. Loading declarations then imports no Spark.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import hashlib
 import json
@@ -33,7 +32,8 @@ from tables.algebra.dependencies import (
 )
 from tables.algebra.expression_sql import sql_of
 from tables.algebra.mistake_list import require_none
-from tables.algebra.plan_mistakes import PlanMistake, find_mistakes
+from tables.algebra.plan_mistakes import find_mistakes
+from tables.algebra.refusal import PlanMistake
 from tables.algebra.relations import (
     Call,
     Column,
@@ -51,7 +51,10 @@ from tables.algebra.relations import Source as Input
 from tables.algebra.spark_functions import TIME_WINDOWS
 from tables.algebra.times import TimeFacts, times_of, window_start
 from tables.declare.declaration_files import DeclarationFile
-from tables.declare.table import KEY_OF_ONE_ROW, NAMING, Draft, Table
+from tables.declare.refusals.refused_keys import KEY_OF_ONE_ROW, MISSING, OTHER_COLUMN, OTHER_GROUPS, OTHER_SCOPE
+from tables.declare.refusals.refused_names import NOT_RETURNED, not_returned
+from tables.declare.refusals.refused_times import NEAR, OTHER_TIME
+from tables.declare.table import NAMING, Draft, Table
 from tables.declare.topic import Topic
 
 _ALGEBRA = Path(read_function.__code__.co_filename).parent
@@ -152,12 +155,8 @@ def _missing(found: Mapping[str, Any], inference: Inference) -> Iterator[BadDecl
         if name not in found:
             missing.setdefault(inference.reasons.get(name, "the function's plan does not say it"), []).append(name)
     for reason, names in missing.items():
-        means = "it means" if len(names) == 1 else "they mean"
-        write = f"{', '.join(f'{name}=[...]' for name in names)}; docs/reference/declarations.md says what {means}"
-        yield BadDeclaration(
-            f"@table needs {' and '.join(names)}, which cannot be inferred: {reason}.",
-            hint=KEY_OF_ONE_ROW if reason == _ONE_ROW else f"Write {write}.",
-        )
+        parameters = KEY_OF_ONE_ROW if reason == _ONE_ROW else ", ".join(f"{name}=[...]" for name in names)
+        yield MISSING.error(names=" and ".join(names), reason=reason, parameters=parameters)
 
 
 def plan_mistakes(derive: Callable[..., object], inference: Inference, *, on_stream: bool) -> list[BadDeclaration]:
@@ -385,11 +384,7 @@ def _wrong_names(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]
         named = [value] if isinstance(value, str) else list(value)
         missing = [column for column in named if isinstance(column, str) and column.lower() not in returned]
         if missing:
-            near = difflib.get_close_matches(missing[0], inference.columns, n=1)
-            yield BadDeclaration(
-                f"{what} names {', '.join(missing)}, which {draft.derive.__name__} does not return.",
-                hint=f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(inference.columns)}.",
-            )
+            yield NOT_RETURNED.error(**not_returned(draft.derive, what, missing, inference.columns))
 
 
 def _contradictions(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
@@ -400,26 +395,14 @@ def _contradictions(draft: Draft, inference: Inference) -> Iterator[BadDeclarati
     # Of the rows of several groups `sequence_by` keeps one.
     is_kept_of_several = bool(given.get("sequence_by")) and key < groups
     if key and groups and key != groups and not is_kept_of_several:
-        yield BadDeclaration(
-            f"primary_key={list(given['primary_key'])} contradicts {name}, which groups by "
-            f"{', '.join(inference.groups)}.",
-            hint="Leave primary_key out, or group by other columns.",
-        )
+        yield OTHER_GROUPS.error(key=list(given["primary_key"]), function=name, groups=", ".join(inference.groups))
     yield from _wrong_scopes(draft, inference)
     if given.get("depends_within") and "depends_within" in inferred:
         least = parse_duration(inferred["depends_within"], "depends_within")
         if parse_duration(given["depends_within"], "depends_within") < least:
-            yield BadDeclaration(
-                f"depends_within={given['depends_within']!r} contradicts {name}, in which rows depend on rows that are "
-                f"{inferred['depends_within']} away.",
-                hint="Leave depends_within out, or lengthen it.",
-            )
+            yield NEAR.error(given=given["depends_within"], function=name, distance=inferred["depends_within"])
     if given.get("depends_within") and "depends_within" not in inferred and inference.other_time:
-        yield BadDeclaration(
-            f"depends_within={given['depends_within']!r} contradicts {name}, which makes windows by "
-            f"{inference.other_time}, not by the event time of what it reads.",
-            hint=f"Declare {inference.other_time} as the topic's event_time, or leave depends_within out.",
-        )
+        yield OTHER_TIME.error(given=given["depends_within"], function=name, column=inference.other_time)
 
 
 def _wrong_scopes(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
@@ -430,17 +413,10 @@ def _wrong_scopes(draft: Draft, inference: Inference) -> Iterator[BadDeclaration
     by = given.get("recompute_by", inference.parameters.get("recompute_by", ()))
     wrong = [column for column in given.get("recompute_by", ()) if column in inference.columns and column not in scopes]
     if wrong:
-        yield BadDeclaration(
-            f"recompute_by={list(given['recompute_by'])} contradicts {name}: a row depends on rows with another "
-            f"{', '.join(wrong)}.",
-            hint=f"Choose from {', '.join(scopes)}." if scopes else "Write recompute_by=[].",
-        )
+        by = list(given["recompute_by"])
+        yield OTHER_SCOPE.error(given=by, function=name, columns=", ".join(wrong), choice=list(scopes))
     for source, columns in (given.get("scope_columns") or {}).items():
         for column, written in columns.items():
             right = scopes.get(column, {}).get(source)
             if source in draft.inputs and column in by and column not in wrong and written != right:
-                yield BadDeclaration(
-                    f"scope_columns has {column}={written!r} of {source}, which contradicts {name}: "
-                    + (f"there it is {right}." if right else f"a row depends on rows of {source} with another one."),
-                    hint="Leave scope_columns out: it follows from the function.",
-                )
+                yield OTHER_COLUMN.error(column=column, written=written, input=source, function=name, expression=right)

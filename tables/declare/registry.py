@@ -28,6 +28,9 @@ from tables.declare.declaration_files import (
     require_domain_name,
 )
 from tables.declare.inference import RECORD, Inference, complete, kept, plan_mistakes, redundant
+from tables.declare.refusals.refused_keys import NO_COLUMN, OPEN_KEY, TAKEN
+from tables.declare.refusals.refused_names import UNKNOWN_INPUT
+from tables.declare.refusals.refused_times import NEVER_CLOSES
 from tables.declare.table import Strategy, Table
 from tables.declare.topic import Topic
 
@@ -384,20 +387,18 @@ def _check_inputs(
         if full_name not in declared:
             names_of = sorted(full.partition(".")[2] for full in declared if full.startswith(f"{domain}."))
             near = difflib.get_close_matches(name, names_of, n=1)
-            raise BadDeclaration(
-                f"{file.draft.derive.__name__} reads {name!r}, which is no topic or table of the domain {domain}.",
-                hint=f"Did you mean {near[0]!r}?"
-                if near
-                else f"The domain has {', '.join(names_of)}; one of another domain is written domain__name.",
+            known = f"The domain has {', '.join(names_of)}; one of another domain is written domain__name."
+            raise UNKNOWN_INPUT.error(
+                function=file.draft.derive.__name__,
+                name=name,
+                domain=domain,
+                near_names=f"Did you mean {near[0]!r}?" if near else known,
             )
 
 
 def _check(table: Table, inference: Inference, registry: Registry) -> None:
     if registry.strategy(table).follows_changes and table.closes_at:
-        raise BadDeclaration(
-            "closes_at: a table that reads tables never closes a row, since theirs can be corrected.",
-            hint="Leave closes_at away; the rows follow every correction.",
-        )
+        raise NEVER_CLOSES.error()
     if table.closes_at:
         require_none(plan_mistakes(table.derive, inference, on_stream=True))
     _check_records(table, registry)
@@ -405,27 +406,18 @@ def _check(table: Table, inference: Inference, registry: Registry) -> None:
         named = zip(table.recompute_by, table.scope_in(topic), strict=True)
         renamed = [text for column, text in named if text not in (column, None) and text.isidentifier()]
         if missing := [name for name in renamed if name not in topic.columns]:
-            raise BadDeclaration(
-                f"scope_columns names {', '.join(missing)}, which {topic.full_name} does not have.",
-                hint=f"It has {', '.join(topic.columns)}.",
-            )
+            known = ", ".join(topic.columns)
+            raise NO_COLUMN.error(columns=", ".join(missing), topic=topic.full_name, known=known)
     if registry.strategy(table) is Strategy.APPEND and inference.key_lacks is not None:
-        added = f", or add {', '.join(inference.key_lacks)} to it" if inference.key_lacks else ""
-        raise Unproved(
-            f"primary_key={list(table.primary_key)} does not identify a row: of several with one key the stream would "
-            "keep the first, the batch any.",
-            hint=f"Write sequence_by=[...], which says what row stays, or group by the key{added}.",
-        )
+        columns = ", ".join(inference.key_lacks) or "what identifies a row"
+        raise OPEN_KEY.error(key=list(table.primary_key), columns=columns)
 
 
 def _check_records(table: Table, registry: Registry) -> None:
     topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
     taken = [topic.full_name for topic in topics if RECORD in topic.columns]
     if table.lineage_columns and taken:
-        raise BadDeclaration(
-            f"lineage_columns={list(table.lineage_columns)}: {taken[0]} has a column {RECORD!r} of its own.",
-            hint="Rename the column of the topic.",
-        )
+        raise TAKEN.error(columns=list(table.lineage_columns), topic=taken[0], record=RECORD)
 
 
 def _find(name: str, known: Mapping[str, D], faults: Mapping[str, BadDeclaration], what: str) -> D:

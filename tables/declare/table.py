@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.rules import Rule
-from tables.algebra.expression_sql import require_value
+from tables.algebra.expression_sql import fault_of
 from tables.algebra.mistake_list import found_by, require_none
 from tables.declare.parameter_checks import require_known, require_list, require_rules, set_fields
+from tables.declare.refusals.refused_keys import EMPTY_KEY, NO_SCOPE, NO_VALUE, TOLERANCE
+from tables.declare.refusals.refused_names import NO_INPUT
+from tables.declare.refusals.refused_times import CLOSES_LATER, CLOSES_WHEN, ENDS_WHEN, NEAR_WHAT
 from tables.declare.topic import Topic
 
 if TYPE_CHECKING:
@@ -34,10 +37,6 @@ NAMING = (
     "lineage_columns",
 )
 """The parameters of a table that name columns of its result."""
-KEY_OF_ONE_ROW = (
-    "Write primary_key=[...], the columns that identify a row. A table of one row has a constant one: "
-    '.withColumn("id", F.lit(1)), primary_key=["id"], recompute_by=[].'
-)
 P = ParamSpec("P")
 R = TypeVar("R")
 _LISTS = ("primary_key", "recompute_by", "sequence_by", "lineage_columns", "tags", "pure")
@@ -170,46 +169,30 @@ class Table(Parameters):
         if not callable(self.derive):
             raise BadDeclaration(f"derive={self.derive!r}: expected a function from DataFrames to a DataFrame.")
         if not self.inputs:
-            raise BadDeclaration(
-                f"{self.derive.__name__} has no parameters.",
-                hint="Its parameters name the topics and tables it reads.",
-            )
+            raise NO_INPUT.error(function=self.derive.__name__)
         if not self.primary_key:
-            raise BadDeclaration("primary_key is empty.", hint=KEY_OF_ONE_ROW)
+            raise EMPTY_KEY.error()
         if self.closes_at and self.sequence_by and self.sequence_by[0] != self.event_time:
-            raise BadDeclaration(
-                f"With closes_at, sequence_by must start with event_time {self.event_time!r}; it starts with "
-                f"{self.sequence_by[0]!r}.",
-                hint="Of several rows of one key the later one must also be the one that closes later.",
-            )
+            raise CLOSES_LATER.error(time=self.event_time, first=self.sequence_by[0])
         if self.closes_at and not (self.event_time and self.depends_within):
-            raise BadDeclaration(
-                "closes_at needs event_time and depends_within.",
-                hint="By them reconcile knows which rows a late record can change.",
-            )
+            raise CLOSES_WHEN.error()
         if self.ends_at and (self.closes_at or not (self.event_time and self.depends_within)):
-            raise BadDeclaration(
-                "ends_at needs event_time and depends_within, and no closes_at.",
-                hint="A row covers the time from event_time to ends_at; for sessions, depends_within is their gap.",
-            )
+            raise ENDS_WHEN.error()
         for source, columns in (self.scope_columns or {}).items():
             if source not in self.inputs or not set(columns) <= set(self.recompute_by):
-                raise BadDeclaration(
-                    f"scope_columns={self.scope_columns}: expected inputs, and columns of recompute_by.",
-                    hint=f"The inputs are {', '.join(self.inputs)}; recompute_by is {list(self.recompute_by)}.",
+                raise NO_SCOPE.error(
+                    given=self.scope_columns, inputs=", ".join(self.inputs), by=list(self.recompute_by)
                 )
             for text in filter(None, columns.values()):
-                require_value(text, f"scope_columns of {source}")
+                if fault := fault_of(text):
+                    raise NO_VALUE.error(input=source, text=text, fault=fault)
         errors = {**dict(self.tolerances or {}), **dict.fromkeys(self.lineage_columns or (), float("inf"))}
         set_fields(self, tolerances=errors)
         wrong = [c for c, error in errors.items() if c in self.primary_key or not error >= 0]
         if wrong:
-            raise BadDeclaration(
-                f"tolerances or lineage_columns name {', '.join(wrong)}: expected columns outside of primary_key and "
-                'relative errors of at least 0, like {"planes": 0.02}.'
-            )
+            raise TOLERANCE.error(columns=", ".join(wrong))
         if self.depends_within and not self.event_time:
-            raise BadDeclaration("depends_within needs event_time: the distance is measured from it.")
+            raise NEAR_WHAT.error()
 
     @property
     def columns(self) -> dict[str, str]:

@@ -118,7 +118,7 @@ WITHOUT_SPARK: Mapping[str, Mistake] = {
         a_table(parameters='watermrk="1 hour"'), "no parameter 'watermrk'", "Did you mean 'watermark'?"
     ),
     "an input that there is not": Mistake(
-        a_table(rows="reading", reads="reading"), "reads 'reading', which is no topic or table", "mean 'readings'?"
+        a_table(rows="reading", reads="reading"), "reads 'reading': it is no topic or table", "mean 'readings'?"
     ),
     "a circle": Mistake(
         {
@@ -150,26 +150,34 @@ WITHOUT_SPARK: Mapping[str, Mistake] = {
     "a range that is too short": Mistake(
         a_table(parameters='depends_within="10 minutes"'),
         "depends_within='10 minutes' contradicts hours",
-        "lengthen it",
+        "or write depends_within='1 hour'",
     ),
     "a scope that the function mixes": Mistake(
-        a_table(parameters='recompute_by=["total"]'), "recompute_by=['total'] contradicts hours", "Choose from sensor."
+        a_table(parameters='recompute_by=["total"]'),
+        "recompute_by=['total'] contradicts hours",
+        "Write recompute_by=['sensor'].",
     ),
     "an unknown column": Mistake(
         a_table(rows=edited(HOURS, 'F.sum("value")', 'F.sum("valu")')),
-        "hours names the column 'valu', which is not there",
+        "hours names the column 'valu': it is not there",
         "Did you mean 'value'?",
     ),
     "an unknown column of a group": Mistake(
         a_table(rows=edited(HOURS, 'groupBy("sensor"', 'groupBy("sensr"')), "the column 'sensr'", "mean 'sensor'?"
     ),
     "the time of the computation": Mistake(
-        a_table(rows='readings.withColumn("at", F.current_timestamp())'), "calls current_timestamp()", "pure function"
+        a_table(rows='readings.withColumn("at", F.current_timestamp())'),
+        "calls current_timestamp()",
+        "Take times from the columns of events",
     ),
     "the time of the computation in SQL": Mistake(
-        a_table(rows='readings.withColumn("at", F.expr("now() - INTERVAL 1 DAY"))'), "calls now()", "pure function"
+        a_table(rows='readings.withColumn("at", F.expr("now() - INTERVAL 1 DAY"))'),
+        "calls now()",
+        "Take times from the columns of events",
     ),
-    "chance": Mistake(a_table(rows="readings.where(F.rand() < 0.5)"), "calls rand()", "pure function"),
+    "chance": Mistake(
+        a_table(rows="readings.where(F.rand() < 0.5)"), "calls rand()", "Take times from the columns of events"
+    ),
     "a made-up identifier": Mistake(a_table(rows='readings.withColumn("id", F.uuid())'), "calls uuid()"),
     "an empty key": Mistake(a_table(parameters="primary_key=[]"), "key", ""),
     "a range without a time": Mistake(
@@ -217,7 +225,7 @@ WITHOUT_SPARK: Mapping[str, Mistake] = {
             parameters=OPEN,
         ),
         "uses a window function",
-        "or leave closes_at out",
+        "or write closes_at=None",
     ),
     "an exact count of distinct values on a stream": Mistake(
         a_table(rows=edited(HOURS, 'F.sum("value")', 'F.countDistinct("value")')),
@@ -234,7 +242,7 @@ WITHOUT_SPARK: Mapping[str, Mistake] = {
         "join them in a third one",
     ),
     "an order on a stream": Mistake(
-        a_table(rows=f'{HOURS}.orderBy("hour")'), "orderBy has no meaning on a stream", "those who query the table"
+        a_table(rows=f'{HOURS}.orderBy("hour")'), "orders rows by orderBy()", "those who query the table"
     ),
 }
 WITH_SPARK: Mapping[str, Mistake] = {
@@ -251,7 +259,7 @@ WITH_SPARK: Mapping[str, Mistake] = {
             rows='readings.select("sensor", "read_at", F.create_map("sensor", "value").alias("by_name"))',
             parameters='primary_key=["sensor"], sequence_by=["read_at"]',
         ),
-        "sequence_by compares all columns, and by_name holds a map, which has no order",
+        "sequence_by compares all columns, and by_name holds a map: a map has no order",
         'F.to_json("by_name")',
     ),
     "an error of a value that is no number": Mistake(
@@ -284,7 +292,7 @@ WITH_SPARK: Mapping[str, Mistake] = {
     ),
     "an unknown column in SQL": Mistake(
         a_table(rows=edited(HOURS, "readings.", 'readings.where("valu > 0").')),
-        "hours names the column 'valu', which is not there",
+        "hours names the column 'valu': it is not there",
         "Did you mean 'value'?",
     ),
     "a function for another type": Mistake(
@@ -297,7 +305,7 @@ WITH_SPARK: Mapping[str, Mistake] = {
             rows='readings.withColumn("past", F.col("read_at") - F.to_timestamp(F.lit("2013-01-01")))',
             parameters=BY_TIME,
         ),
-        "past is or holds a value of the type interval day to second, which Delta tables do not have",
+        "past is or holds a value of the type interval day to second: Delta tables do not have it",
         "F.unix_micros(end) - F.unix_micros(start)",
     ),
     "an array of nothing": Mistake(
@@ -310,7 +318,7 @@ WITH_SPARK: Mapping[str, Mistake] = {
             rows='readings.selectExpr("sensor", "value * 2 AS v")',
             parameters='primary_key=["sensr"], recompute_by=["sensor"]',
         ),
-        "primary_key names sensr, which hours does not return",
+        "primary_key names sensr: hours does not return it",
         "Did you mean 'sensor'?",
     ),
 }

@@ -25,7 +25,7 @@ GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'
         ('readings.withColumn("x", F.lit("now").cast("timestamp"))', "takes 'now' as a time"),
         ('readings.withColumn("x", F.lit("today UTC").cast("timestamp"))', "takes 'today UTC' as a time"),
         ('readings.withColumn("x", F.to_date(F.lit(" Yesterday")))', "takes ' Yesterday' as a time"),
-        ('readings.where(F.col("read_at") > "yesterday")', "compares with 'yesterday', which is a time of the clock"),
+        ('readings.where(F.col("read_at") > "yesterday")', "compares with 'yesterday': if the other side is a time"),
         ("readings.where(\"read_at BETWEEN 'today' AND 'tomorrow'\")", r"compares with 'today'.*\n.*by .like"),
         ('readings.where(F.col("read_at").isin("now"))', "compares with 'now'"),
         ('readings.where("read_at < current_date")', r"calls current_date\(\)"),
@@ -33,8 +33,14 @@ GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'
         ('readings.limit(10).select("sensor")', r"uses limit\(\)"),
         ('readings.orderBy("value").limit(10)', r"uses limit\(\) without a total order.*\n.*add sensor, read_at to"),
         ('sql("SELECT * FROM {readings} ORDER BY value LIMIT 3", readings=readings)', r"uses limit\(\) without"),
-        ('readings.dropDuplicates(["sensor"])', r"calls dropDuplicates\(\), which leaves open which read_at stays"),
-        ('readings.groupBy("sensor").pivot("value").count()', r"calls pivot\(\) without its values.*\nHint: Name them"),
+        (
+            'readings.dropDuplicates(["sensor"])',
+            r"calls dropDuplicates\(\) of some columns: it leaves open which read_at stays",
+        ),
+        (
+            'readings.groupBy("sensor").pivot("value").count()',
+            r"calls pivot\(\) without its values.*\nHint: Name the values",
+        ),
         (GROUP.format(call='F.first("value")'), r"calls first\(\) in a group"),
         (GROUP.format(call='F.collect_list("value")'), r"collect_list\(\).*\nHint: Use F.sort_array\(F.collect_list"),
         (GROUP.format(call='F.concat_ws(",", F.collect_list("value"))'), r"calls collect_list\(\)"),
@@ -184,7 +190,7 @@ def test_an_order_that_a_key_makes_total_is_accepted(tmp_path: Path, body: str) 
 
 
 def test_ties_in_the_greatest_of_a_window_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadDeclaration, match=r"calls max_by\(\) over rows that can be equal.*\n.*a tie-break"):
+    with pytest.raises(BadDeclaration, match=r"calls max_by\(\) over a window: rows can be equal.*\n.*a tie-break"):
         plant_one(
             tmp_path, f'readings.withColumn("x", F.max_by("sensor", "value").over({BY_SENSOR}.orderBy("read_at")))'
         )
@@ -203,7 +209,9 @@ def t(readings):
 def test_a_join_of_a_topic_with_itself_that_closes_is_refused(tmp_path: Path) -> None:
     assert plant(tmp_path / "open", mine=PAIRED.format(given="")).find_table("mine").closes_at is None
     closed = PAIRED.format(given=', event_time="read_at", depends_within="1 hour", closes_at="until"')
-    with pytest.raises(BadDeclaration, match=r"t reads readings twice, which a stream cannot.*\n.*Leave closes_at out"):
+    with pytest.raises(
+        BadDeclaration, match=r"t reads readings twice: a stream has one source.*\n.*write closes_at=None"
+    ):
         plant(tmp_path / "closed", mine=closed)
 
 

@@ -245,12 +245,12 @@ def inference_of(table: Table) -> dict[str, Any]:
         ),
         pytest.param(
             BY_ALARM.format(given=', recompute_by=["alarm"], scope_columns={"readings": {"alarm": "sensors"}}'),
-            "scope_columns has alarm='sensors' of readings, which contradicts t: there it is sensor",
+            "scope_columns has alarm='sensors' of readings, which contradicts t: by the function it is sensor",
             id="other names that the input lacks",
         ),
         pytest.param(
             edited(BY_ALARM.format(given=""), '"a.alarm", "r.read_at"', '"a.*"'),
-            "primary_key names read_at, which t does not return.\nHint: Did you mean 'raised_at'",
+            "primary_key names read_at: t does not return it.\nHint: Did you mean 'raised_at'",
             id="all columns of one side",
         ),
         pytest.param(
@@ -291,7 +291,7 @@ def inference_of(table: Table) -> dict[str, Any]:
         pytest.param(
             SQL.format(given="", more="").replace("r.*", "value, (SELECT max(value) FROM {{readings}}) AS r"),
             "cannot be inferred: the function uses a subquery within an expression of SQL text.\n"
-            r"Hint: Write primary_key=\[...\], recompute_by=\[...\]; docs",
+            r"Hint: Write primary_key=\[...\], recompute_by=\[...\]. More: docs",
             id="a subquery in SQL text",
         ),
         pytest.param(
@@ -320,14 +320,14 @@ def test_parameters_follow_from_the_plan(tmp_path: Path, text: str, expected: di
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ('primary_key=["sensor"]', r"primary_key=\['sensor'\] contradicts hours, which groups by sensor, hour"),
+        ('primary_key=["sensor"]', r"primary_key=\['sensor'\] contradicts hours: it groups by sensor, hour"),
         ('primary_key=["sensor"], sequence_by=["hour"], depends_within="3 hours"', None),
         ('recompute_by=["n"]', r"recompute_by=\['n'\] contradicts hours: a row depends on rows with another n"),
         (
             'depends_within="1 hour"',
-            "depends_within='1 hour' contradicts hours, in which rows depend on rows that are 2 hours away",
+            "depends_within='1 hour' contradicts hours: in it rows depend on rows that are 2 hours away",
         ),
-        ('event_time="our"', "event_time names our, which hours does not return"),
+        ('event_time="our"', "event_time names our: hours does not return it"),
         ('primary_key=["sensor", "hour"], depends_within="3 hours", recompute_by=[]', None),
     ],
 )
@@ -375,11 +375,11 @@ def test_all_that_is_wrong_with_a_table_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(BadDeclaration) as refused:
         plant(tmp_path, mine=HOURS.format(given=given))
     assert [mistake.message.partition(": ")[2] for mistake in mistakes_in(refused.value)] == [
-        "primary_key names place, which hours does not return.",
-        "event_time names at, which hours does not return.",
-        "primary_key=['place'] contradicts hours, which groups by sensor, hour.",
+        "primary_key names place: hours does not return it.",
+        "event_time names at: hours does not return it.",
+        "primary_key=['place'] contradicts hours: it groups by sensor, hour.",
         "recompute_by=['n'] contradicts hours: a row depends on rows with another n.",
-        "depends_within='1 hour' contradicts hours, in which rows depend on rows that are 2 hours away.",
+        "depends_within='1 hour' contradicts hours: in it rows depend on rows that are 2 hours away.",
     ]
 
 

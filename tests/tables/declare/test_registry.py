@@ -114,7 +114,7 @@ def test_a_choice_of_domains_has_what_they_read_and_no_more(tmp_path: Path) -> N
         ("topic", edited(TOPIC_FILE, '"string"', '"strng"'), "sensor has the type 'strng'", "Did you mean 'string'"),
         ("Newest", TABLE_FILE, "'Newest' cannot name a topic or a table", "lower-case"),
         ("readings_quarantine", TOPIC_FILE, "cannot name a topic", "_quarantine is taken"),
-        ("newest", table_reading("reading"), "latest reads 'reading', which is no topic", "Did you mean 'readings'"),
+        ("newest", table_reading("reading"), "latest reads 'reading': it is no topic", "Did you mean 'readings'"),
         (
             "newest",
             table_reading("zebras"),
@@ -125,7 +125,7 @@ def test_a_choice_of_domains_has_what_they_read_and_no_more(tmp_path: Path) -> N
         (
             "newest",
             edited(TABLE_FILE, 'recompute_by=["sensor"]', 'recompute_by=["kind"]'),
-            "recompute_by names kind, which latest does not return",
+            "recompute_by names kind: latest does not return it",
             "It returns sensor, read_at, value",
         ),
     ],
@@ -192,7 +192,9 @@ def test_a_table_that_reads_tables_cannot_close_rows(tmp_path: Path) -> None:
         'sequence_by=["read_at"]',
         'event_time="read_at", depends_within="1 hour", closes_at="read_at"',
     )
-    with pytest.raises(BadDeclaration, match=r"again.py: closes_at: a table that reads tables never closes"):
+    with pytest.raises(
+        BadDeclaration, match=r"again.py: closes_at of a table that reads tables: their rows can be corrected"
+    ):
         load(plant(tmp_path, newest=TABLE_FILE, again=closing)).require_sound()
 
 

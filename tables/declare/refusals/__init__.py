@@ -1,0 +1,1 @@
+"""Refusals of declarations, apart from those of a function's plan."""

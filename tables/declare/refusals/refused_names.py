@@ -1,0 +1,72 @@
+"""Refusals of names, and of what a file calls or imports."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+
+from tables.algebra.refusal import Refusal, Subject, example
+
+NOT_RETURNED = Refusal(
+    name="column-that-is-not-returned",
+    subject=Subject.NAMES,
+    shape="{parameter} names {columns}",
+    why="{function} does not return it",
+    instead="{near_names}",
+    refused=example('event_time="lost"', 'readings.groupBy("sensor").agg(F.max("read_at").alias("last"))'),
+    accepted=example('event_time="last"', 'readings.groupBy("sensor").agg(F.max("read_at").alias("last"))'),
+)
+
+
+def not_returned(
+    function: Callable[..., object], parameter: str, missing: Sequence[str], columns: Sequence[str]
+) -> dict[str, str]:
+    """Returns the details of `NOT_RETURNED`."""
+    near = difflib.get_close_matches(missing[0], columns, n=1)
+    return {
+        "parameter": parameter,
+        "columns": ", ".join(missing),
+        "function": function.__name__,
+        "near_names": f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(columns)}.",
+    }
+
+
+PLATFORM = Refusal(
+    name="column-of-the-platform",
+    subject=Subject.NAMES,
+    shape="the columns {columns} begin with _",
+    why="such names are kept for the platform",
+    instead="Rename them.",
+    refused='readings.withColumn("_day", F.to_date("read_at"))',
+    accepted='readings.withColumn("day", F.to_date("read_at"))',
+    seen={
+        "columns": "_day",
+    },
+)
+NO_INPUT = Refusal(
+    name="function-without-parameters",
+    subject=Subject.NAMES,
+    shape="{function} has no parameters",
+    why="they name the topics and tables that it reads",
+    instead="Name an input as a parameter of the function.",
+    refused=example('primary_key=["id"], recompute_by=[]', 'sql("SELECT 1 AS id")', ""),
+    accepted=example('primary_key=["id"], recompute_by=[]', 'sql("SELECT 1 AS id FROM {r} LIMIT 1", r=readings)'),
+)
+UNKNOWN_INPUT = Refusal(
+    name="input-that-is-not-declared",
+    subject=Subject.NAMES,
+    shape="{function} reads {name!r}",
+    why="it is no topic or table of the domain {domain}",
+    instead="{near_names}",
+    refused=example("", "reading", "reading"),
+    accepted=example("", "readings", "readings"),
+)
+HEAVY_IMPORT = Refusal(
+    name="import-of-a-heavy-package",
+    subject=Subject.NAMES,
+    shape="line {line} imports {module} when the file is loaded",
+    why="declarations are loaded often and fast",
+    instead="`from tables import DataFrame, F, Window` costs nothing; import other names inside the function.",
+    refused="from pyspark.sql import functions\n\n\n" + example("", "readings"),
+    accepted=example("", "readings"),
+)
