@@ -23,7 +23,6 @@ from infra.delta.delta_writer import BEFORE
 from infra.instants import FIRST_US, Interval, epoch_ms, from_epoch_ms
 from infra.process.file_locks import is_held
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
-from tables.declare.scope_values import columns_read
 from tables.declare.table import Strategy, Table
 from tables.declare.topic import Topic
 from tables.refresh.acceptance import definition
@@ -172,7 +171,7 @@ class Pinned:
             after, through = before.consumed.get(source.full_name, -1), self.versions[source.full_name]
             if not with_stream and self._took_in(source, through):
                 continue
-            columns = [*columns_read(self.table, source), PARTITION, OFFSET, LATE_BY_MS]
+            columns = [*self.table.scope_reads(source), PARTITION, OFFSET, LATE_BY_MS]
             columns += [c] if (c := source.event_time) else []
             if isinstance(source, Topic):
                 drops = self.table.watermark_ms if self.table.closes_at else None
@@ -262,7 +261,7 @@ class Pinned:
         lake = self.platform.lake
         for source, following in zip(self.sources, self._next_versions, strict=False):  # none where no stream ran
             name = source.full_name
-            columns = [*columns_read(self.table, source), *([c] if (c := source.event_time) else [])]
+            columns = [*self.table.scope_reads(source), *([c] if (c := source.event_time) else [])]
             after = min(following - 1, self.versions[name])
             try:
                 rows = changed_rows(lake, name, after, lake.version(name), columns)

@@ -20,7 +20,6 @@ from streaming.maintain.refresh_turns import level_of
 from streaming.maintain.table_stream import TableStream
 from streaming.query.running_query import use_pool
 from tables.declare.metadata_columns import OFFSET
-from tables.declare.scope_values import columns_read
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.acceptance import STREAM
@@ -155,7 +154,7 @@ class ChangeDrivenStream(TableStream):
             at = source.event_time
             is_captured = isinstance(source, Topic) and source.has_marks
             columns = [
-                *columns_read(self.table, source),
+                *self.table.scope_reads(source),
                 *([at] if at else []),
                 OFFSET,
                 *([OPERATION] if is_captured else []),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from infra.sql.names import SPARK
-from tables.algebra.relations import Call, Column, Expr, Literal, mapped
+from tables.algebra.relations import Call, Column, Expr, Literal, mapped, parts
 
 _ROW = "row"
 
@@ -41,6 +41,11 @@ def fault_of(written: str) -> str:
 def column_of(name: str) -> Column:
     """Returns a column of the one relation that `value_of` reads expressions over."""
     return Column(_ROW, name)
+
+
+def names_in(value: Expr) -> set[str]:
+    """Returns the columns that a value is made of."""
+    return {part.name for part in parts(value) if isinstance(part, Column)}
 
 
 def path_of(value: Expr) -> list[str] | None:

@@ -342,8 +342,8 @@ INEXACT_RESULT = Refusal(
     subject=Subject.ORDER,
     shape="makes {column} by {function}()",
     why="its result depends on the order of rows by more than rounding",
-    instead='Say by how much it may differ: tolerances={{"{column}": 1e-9}}, or the error of the estimate, such as 0.02; '
-    'float("inf") for a sketch; 0 if it is known to be exact.',
+    instead='Say by how much it may differ: tolerances={{"{column}": 1e-9}}, or the error of the estimate, such as '
+    '0.02; float("inf") for a sketch; 0 if it is known to be exact.',
     refused='readings.groupBy("sensor").agg(F.stddev("value").alias("spread"))',
     accepted='@table(tolerances={"spread": 1e-9})\ndef t(readings):\n'
     '    return readings.groupBy("sensor").agg(F.stddev("value").alias("spread"))\n',

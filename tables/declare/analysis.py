@@ -17,7 +17,6 @@ from tables.declare.inference import RECORD
 from tables.declare.refusals.refused_names import NOT_RETURNED, PLATFORM, not_returned
 from tables.declare.refusals.refused_types import COLLATED, UNORDERED, UNSTORED, UNTIMELY
 from tables.declare.registry import Registry
-from tables.declare.scope_values import restricting
 from tables.declare.table import NAMING, Table
 from tables.declare.topic import Topic
 
@@ -94,7 +93,7 @@ def _is_whole_scope(table: Table, source: Topic | Table, columns: Collection[str
     That is right, and costs as much as the table takes to be computed.
     """
     is_dated = table.depends_within is not None and source.event_time is not None
-    return not is_dated and not restricting(table, source, columns)
+    return not is_dated and not table.restricting(source, columns)
 
 
 def require_no_mistake(spark: SparkSession, registry: Registry, table: Table) -> None:

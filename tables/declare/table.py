@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.rules import Rule
-from tables.algebra.expression_sql import fault_of
+from tables.algebra.expression_sql import column_of, fault_of, names_in, value_of
 from tables.algebra.mistake_list import found_by, require_none
 from tables.declare.parameter_checks import require_known, require_list, require_rules, set_fields
 from tables.declare.refusals.refused_keys import EMPTY_KEY, NO_SCOPE, NO_VALUE, TOLERANCE
@@ -22,7 +22,11 @@ from tables.declare.refusals.refused_times import CLOSES_LATER, CLOSES_WHEN, END
 from tables.declare.topic import Topic
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import DataFrame
+
+    from tables.algebra.relations import Expr
 
     Derive = Callable[..., DataFrame]
 
@@ -224,6 +228,20 @@ class Table(Parameters):
         called = self.scope_columns or {}
         names = next((called[p] for p in (*parameters, f"{source.domain}__{source.name}") if p in called), {})
         return tuple(names.get(column, column) for column in self.recompute_by)
+
+    def scope_values(self, source: Topic | Table) -> tuple[Expr | None, ...]:
+        """Returns the values by which an input has the columns of `recompute_by`, in order; None: it has nothing."""
+        named = zip(self.recompute_by, self.scope_in(source), strict=True)
+        return tuple(column_of(text) if text == column else value_of(text) if text else None for column, text in named)
+
+    def restricting(self, source: Topic | Table, columns: Collection[str]) -> dict[int, Expr]:
+        """Returns the values that an input with these columns has, by the number of the column of `recompute_by`."""
+        values = enumerate(self.scope_values(source))
+        return {n: one for n, one in values if one and (read := names_in(one)) and read <= set(columns)}
+
+    def scope_reads(self, source: Topic | Table) -> set[str]:
+        """Returns the columns of an input that have the values of `recompute_by`, whether they exist or not."""
+        return {name for one in self.scope_values(source) if one for name in names_in(one)}
 
     @property
     def watermark_ms(self) -> int:

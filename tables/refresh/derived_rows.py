@@ -15,7 +15,6 @@ from infra.sql.names import SPARK
 from tables.declare.analysis import impure_call, wrong_columns
 from tables.declare.inference import RECORD
 from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.declare.scope_values import columns_read
 from tables.declare.table import Strategy, Table
 from tables.declare.topic import Topic
 
@@ -95,7 +94,7 @@ def repeats_agree_in(topic: Topic, table: Table) -> list[str]:
     An output row depends on input rows with its values there alone, so that a record with other values cannot stand in
     for one with these.
     """
-    read = columns_read(table, topic) - {topic.event_time}
+    read = table.scope_reads(topic) - {topic.event_time}
     by = [c for c, type_ in topic.columns.items() if c in read and not _has_map(type_.arrow)]
     return list(dict.fromkeys([*topic.same_record, *by]))
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from infra.sql.impure_functions import names
 from infra.sql.names import SPARK
-from tables.algebra.expression_sql import sql_of
+from tables.algebra.expression_sql import names_in, sql_of
 from tables.algebra.relations import Call, Column, Expr, Literal
-from tables.declare.scope_values import names_in, restricting, scope_values
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 
@@ -39,7 +38,7 @@ _log = logging.getLogger("twofold.scopes")
 
 def scope_values_in(table: Table, source: Topic | Table, columns: Collection[str]) -> dict[str, str]:
     """Column of `recompute_by` -> the column of changed rows of an input that holds its value, if one does."""
-    numbered = enumerate(zip(table.recompute_by, scope_values(table, source), strict=True))
+    numbered = enumerate(zip(table.recompute_by, table.scope_values(source), strict=True))
     held = {column: _held_by(n, value, columns) for n, (column, value) in numbered if value}
     return {column: name for column, name in held.items() if name in columns}
 
@@ -54,7 +53,7 @@ def with_scope_values(spark: SparkSession, table: Table, source: Topic | Table, 
     Spark computes them: the values are compared with what Spark made of the same rows. If it cannot, as of rows that
     the table's function leaves out before it divides, there are none, and the rows matter to all values.
     """
-    added = {n: v for n, v in restricting(table, source, rows.column_names).items() if not isinstance(v, Column)}
+    added = {n: v for n, v in table.restricting(source, rows.column_names).items() if not isinstance(v, Column)}
     if not added:
         return rows
     from pyspark.errors import PySparkException

@@ -13,7 +13,6 @@ from infra.instants import Interval
 from infra.sql.names import DUCKDB, SPARK, Dialect
 from tables.algebra.expression_sql import column_of
 from tables.algebra.relations import Column, Expr
-from tables.declare.scope_values import restricting
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.condition import Condition, written_by
@@ -53,14 +52,14 @@ class ScopeFilter:
             schema: the input's.
             each: whether to look at each row by its own scope, if the input allows it.
         """
-        by = self._held(frame, schema, self._of_each(restricting(self.table, source, schema.names)))
+        by = self._held(frame, schema, self._of_each(self.table.restricting(source, schema.names)))
         slack_ms, time = self._input_slack_ms(source), source.event_time
         rows = frame.where(self._condition(by, time, slack_ms).sql(SPARK, schema))
         return self._within(rows, by, time, slack_ms, schema) if each and by else rows
 
     def input_condition(self, source: Topic | Table, columns: Sequence[str]) -> Condition:
         """Returns a condition that holds for all that matters of an input with these columns."""
-        by = self._of_each(restricting(self.table, source, columns))
+        by = self._of_each(self.table.restricting(source, columns))
         return self._condition(by, source.event_time, self._input_slack_ms(source))
 
     def input_join(self, source: Topic | Table, schema: pa.Schema, *, is_undated: bool = False) -> str:
@@ -73,7 +72,7 @@ class ScopeFilter:
             schema: the input's.
             is_undated: rows of it may lack their time: these are near every scope.
         """
-        by = self._of_each(restricting(self.table, source, schema.names))
+        by = self._of_each(self.table.restricting(source, schema.names))
         readable = {n: one for n, one in by.items() if written_by(DUCKDB, one)}
         near = self._condition({}, source.event_time, self._input_slack_ms(source), has_undated=is_undated)
         where = f"WHERE {near.sql(DUCKDB, schema, 'rows')}"
@@ -145,7 +144,7 @@ class ScopeFilter:
 
     def scopes_near(self, source: Topic | Table, schema: pa.Schema) -> pa.Table:
         """Returns the scopes as the relation that an input's rows are joined with, widened by `depends_within`."""
-        by = restricting(self.table, source, schema.names)
+        by = self.table.restricting(source, schema.names)
         at = schema.field(source.event_time).type if source.event_time else None
         return self._as_table(_columns_of(schema, by), at, self._input_slack_ms(source))
 
