@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, assert_never
-
-from infra.errors import BadArgument, SchemaMismatch
-from quality.rule import require_domain
-from quality.rule_values import utc
-from quality.rules import RECORD_RULES, Between, Matches, NotNull, OneOf, Rule
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    RecordRule = NotNull | Between | OneOf | Matches
+    from quality.rule import Rule
 
 
 def broken(batch: pa.RecordBatch | pa.Table, rules: Sequence[Rule]) -> pa.Array:
@@ -30,9 +25,13 @@ def broken(batch: pa.RecordBatch | pa.Table, rules: Sequence[Rule]) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    read = {name for rule in rules for name in rule.columns}
+    columns = {name: _plain(batch.column(name)) for name in batch.schema.names if name in read}
+    types = {field.name: str(field.type) for field in batch.schema} | {n: str(c.type) for n, c in columns.items()}
     failed: list[tuple[str, pa.Array]] = []
     for rule in rules:
-        kept = _kept(batch, rule)
+        rule.require_fit(types)
+        kept = rule.arrow(columns)
         if pc.all(kept, skip_nulls=True, min_count=0).as_py() is False:
             failed.append((str(rule), pc.fill_null(kept, True)))
     if not failed:
@@ -40,73 +39,12 @@ def broken(batch: pa.RecordBatch | pa.Table, rules: Sequence[Rule]) -> pa.Array:
     return _listed(failed, batch.num_rows)
 
 
-def _kept(batch: pa.RecordBatch | pa.Table, rule: Rule) -> pa.Array:
-    """Whether each record keeps the rule; null where that is unknown."""
+def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Returns a column in one piece, by its values."""
     import pyarrow as pa
 
-    if not isinstance(rule, NotNull | Between | OneOf | Matches):
-        raise BadArgument(f"The rule {rule} cannot be decided on a record alone.", hint=f"Use {sorted(RECORD_RULES)}.")
-    name = rule.columns[0]
-    if name not in batch.schema.names:
-        raise SchemaMismatch(f"The rule {rule} reads {name}; the batch has {', '.join(batch.schema.names)}.")
-    column = batch.column(name)
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if not isinstance(column.type, pa.DictionaryType):
-        return _judge(column, rule)
-    if isinstance(rule, NotNull):
-        return _judge(column.cast(column.type.value_type), rule)
-    return _judge(column.dictionary, rule).take(column.indices)
-
-
-def _judge(column: pa.Array, rule: RecordRule) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    require_domain(rule, _domain(column.type), str(column.type))
-    match rule:
-        case NotNull():
-            return column.is_valid()
-        case Between(low=low, high=high):
-            above = None if low is None else pc.greater_equal(column, _bound(low, column.type))
-            below = None if high is None else pc.less_equal(column, _bound(high, column.type))
-            if above is None or below is None:
-                return below if above is None else above
-            return pc.and_(above, below)
-        case OneOf(values=values):
-            allowed = pa.array(values)
-            if pa.types.is_integer(column.type):
-                # A listed value may be wider than the column, or have a fraction.
-                column = column.cast(allowed.type, safe=False)
-            is_allowed = pc.is_in(column, value_set=allowed.cast(column.type))
-            return pc.if_else(column.is_valid(), is_allowed, None) if column.null_count else is_allowed
-        case Matches(portable=pattern):
-            return pc.match_substring_regex(column, rf"\A(?:{pattern})\z")
-        case _:
-            assert_never(rule)
-
-
-def _bound(value: object, of: pa.DataType) -> pa.Scalar:
-    """The bound as a scalar; a timestamp without a zone is read as UTC."""
-    import pyarrow as pa
-
-    if not pa.types.is_timestamp(of):
-        return pa.scalar(value)
-    instant = pa.scalar(utc(value), pa.timestamp("us", tz="UTC"))
-    return instant.cast(pa.timestamp("us", tz=of.tz))
-
-
-def _domain(of: pa.DataType) -> str:
-    import pyarrow as pa
-
-    kinds = {
-        "number": pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of),
-        "string": pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of),
-        "boolean": pa.types.is_boolean(of),
-        "date": pa.types.is_date(of),
-        "timestamp": pa.types.is_timestamp(of),
-    }
-    return next((kind for kind, is_it in kinds.items() if is_it), "other")
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return whole.dictionary_decode() if isinstance(whole, pa.DictionaryArray) else whole
 
 
 def _listed(failed: Sequence[tuple[str, pa.Array]], rows: int) -> pa.Array:

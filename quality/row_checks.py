@@ -34,8 +34,7 @@ def split(df: DataFrame, rules: Sequence[Rule]) -> tuple[DataFrame, DataFrame]:
     """
     from pyspark.sql import functions as F
 
-    for rule in rules:
-        rule.require_fit(df)
+    _require_fit(df, rules)
     judged = df.withColumn(REASONS, _reasons(df, rules))
     return judged.where(F.size(REASONS) == 0).drop(REASONS), judged.where(F.size(REASONS) > 0)
 
@@ -60,8 +59,7 @@ def measure(
         raise BadArgument(f"now={now} has no offset.", hint="Pass datetime.now(UTC).")
     from pyspark.sql import functions as F
 
-    for rule in rules:
-        rule.require_fit(df)
+    _require_fit(df, rules)
     measures = [F.struct(*rule.measures(df, now)) for rule in rules]
     with naming(rules):
         [[rows, *found]] = df.agg(F.count(F.lit(1)), *measures).collect()
@@ -90,6 +88,12 @@ def naming(rules: Sequence[Rule]) -> Iterator[None]:
             f"The rule {rule} cannot be computed on every row: {first_line(error)}",
             hint="Guard it, for example with try_divide, try_cast or nullif; null passes.",
         ) from error
+
+
+def _require_fit(df: DataFrame, rules: Sequence[Rule]) -> None:
+    types = {field.name: field.dataType.simpleString() for field in df.schema}
+    for rule in rules:
+        rule.require_fit(types)
 
 
 def _reasons(df: DataFrame, rules: Sequence[Rule]) -> Column:

@@ -1,9 +1,11 @@
-"""The base of the kinds of rules, and how tables are judged by them."""
+"""The base of the kinds of rules, and how records and tables are judged by them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from infra.errors import BadArgument, BadDeclaration, SchemaMismatch
 from infra.sql.names import SPARK
@@ -11,14 +13,18 @@ from infra.sql.names import SPARK
 if TYPE_CHECKING:
     from datetime import datetime
 
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
 
-Kind = Literal["not_null", "between", "one_of", "matches", "unique", "fresh_within", "expression"]
 Expectation: TypeAlias = tuple[str, dict[str, Any]]
 """The name of a class of Great Expectations, and its arguments."""
 
-TABLE_METHODS = frozenset({"require_fit", "spark", "measures", "repeated", "expectation", "own_column", "condition"})
+_DOMAINS = re.compile(
+    r"(?P<number>(?:tiny|small|big)?int\b|u?int\d|float|half|double|decimal)"
+    r"|(?P<string>string|large_string)|(?P<boolean>bool)|(?P<date>date)|(?P<timestamp>timestamp)"
+)
+"""The kinds of column, by the names that Spark and Arrow have for their types."""
+TABLE_METHODS = frozenset({"spark", "measures", "repeated", "expectation", "own_column", "condition"})
 """Methods of rules that judge tables alone: no record is decoded otherwise when they change."""
 
 
@@ -33,7 +39,7 @@ class Rule:
         condition: the SQL in which it was declared; empty for other kinds.
     """
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[str]
     columns: tuple[str, ...]
 
     @property
@@ -47,25 +53,42 @@ class Rule:
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(self.columns)})"
 
-    def require_fit(self, df: DataFrame) -> None:
-        """Refuses a table that the rule cannot judge.
+    def require_fit(self, types: Mapping[str, str]) -> None:
+        """Refuses columns that the rule cannot judge.
+
+        Args:
+            types: column -> type, as Spark or Arrow name it.
 
         Raises:
-            BadDeclaration: its column is of another type, or its SQL does not fit.
+            BadDeclaration: its column is of another type.
             SchemaMismatch: a column is missing.
         """
         for name in self.columns:
-            if name not in df.columns:
-                raise SchemaMismatch(f"The rule {self} reads {name}; the table has {', '.join(df.columns)}.")
-        if self.domains:
-            of = df.schema[self.columns[0]].dataType
-            require_domain(self, spark_domain(of), of.simpleString())
+            if name not in types:
+                raise SchemaMismatch(f"The rule {self} reads {name}; there are {', '.join(types)}.")
+            found = _DOMAINS.match(types[name])
+            if self.domains and (not found or found.lastgroup not in self.domains):
+                raise BadDeclaration(
+                    f"The rule {self} judges a {' or a '.join(self.domains)}; {name} is {types[name]}.",
+                    hint="Write the rule's values as the column holds them.",
+                )
+
+    def arrow(self, columns: Mapping[str, pa.Array]) -> pa.Array:
+        """Returns whether each record keeps the rule; null if that is unknown.
+
+        Raises:
+            BadArgument: no single record decides the rule.
+        """
+        raise BadArgument(
+            f"The rule {self} cannot be decided on a record alone.", hint=f"Use {sorted(kinds_with('arrow'))}."
+        )
 
     def spark(self, df: DataFrame) -> Column:
         """Returns whether each row keeps the rule; null if that is unknown.
 
         Raises:
             BadArgument: no single row decides the rule.
+            BadDeclaration: its SQL does not fit.
         """
         raise BadArgument(
             f"The rule {self} cannot be decided on a row alone.", hint=f"Use {sorted(kinds_with('spark'))}."
@@ -98,38 +121,11 @@ def kinds_with(method: str) -> frozenset[str]:
     return frozenset(c.kind for c in Rule.__subclasses__() if getattr(c, method) is not getattr(Rule, method))
 
 
-def require_domain(rule: Rule, domain: str, found: str) -> None:
-    """Refuses a rule on a column of a type that it cannot judge.
-
-    Args:
-        domain: `number`, `string`, `boolean`, `date`, `timestamp` or `other`.
-        found: the column's type, for the error.
-
-    Raises:
-        BadDeclaration: names the rule, the type and what would fit.
-    """
-    if rule.domains and domain not in rule.domains:
-        raise BadDeclaration(
-            f"The rule {rule} judges a {' or a '.join(rule.domains)}; {rule.columns[0]} is {found}.",
-            hint="Write the rule's values as the column holds them.",
-        )
-
-
 def spark_column(name: str) -> Column:
     """Returns a column of whatever name."""
     from pyspark.sql import functions as F
 
     return F.col(SPARK.name(name))
-
-
-def spark_domain(of: DataType) -> str:
-    """Returns the kind of a column's type, as in `require_domain`."""
-    name = of.typeName()
-    if name in ("byte", "short", "integer", "long", "float", "double", "decimal"):
-        return "number"
-    return {"timestamp_ntz": "timestamp"}.get(
-        name, name if name in ("string", "boolean", "date", "timestamp") else "other"
-    )
 
 
 def first_line(error: Exception) -> str:

@@ -1,17 +1,18 @@
-"""The values with which rules are declared, and how Spark gets them."""
+"""The values with which rules are declared, and how engines get them."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration
 from infra.spark.spark_literals import literal_of
-from quality.rule import spark_domain
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
 
@@ -68,6 +69,42 @@ def utc(moment: object) -> datetime:
     raise TypeError(f"{moment!r} is no moment")
 
 
+def domains_of(value: object) -> tuple[str, ...]:
+    """Returns the kinds of column that can hold a value, as `Rule.domains` names them."""
+    if isinstance(value, bool):
+        return ("boolean",)
+    if isinstance(value, str):
+        return ("string",)
+    if isinstance(value, datetime):
+        return ("timestamp",)
+    if isinstance(value, date):
+        return ("date", "timestamp")
+    return ("number",)
+
+
 def spark_bound(bound: object, of: DataType) -> Column:
     """Returns a bound as a column of a type is compared with it."""
-    return literal_of(utc(bound) if spark_domain(of) == "timestamp" else bound)
+    return literal_of(utc(bound) if of.typeName().startswith("timestamp") else bound)
+
+
+def comparable(column: pa.Array, values: Sequence[Any]) -> tuple[pa.Array, pa.Array]:
+    """Returns a column and values, some of them None, in the type in which Spark compares them.
+
+    Numbers are doubles when one is, a decimal compared with whole numbers is a wide one, a timestamp without a zone is
+    read as UTC.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    of, has_fraction = column.type, any(isinstance(value, float) for value in values)
+    if pa.types.is_timestamp(of):
+        instants = [None if value is None else utc(value) for value in values]
+        return column, pa.array(instants, pa.timestamp("us", tz="UTC")).cast(pa.timestamp("us", tz=of.tz))
+    if pa.types.is_decimal(of) and not has_fraction:
+        return column.cast(pa.decimal256(76, of.scale)), pa.array(values, pa.decimal256(76, of.scale))
+    if pa.types.is_floating(of) or has_fraction:
+        # With 0.0 added there is one zero, which is_in has two of.
+        doubles = [None if value is None else float(value) for value in values]
+        return pc.add(column.cast(pa.float64(), safe=False), 0.0), pc.add(pa.array(doubles, pa.float64()), 0.0)
+    of = pa.int64() if pa.types.is_integer(of) else of
+    return column.cast(of), pa.array(values, of)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import reduce
@@ -21,25 +21,26 @@ from infra.errors import BadDeclaration
 from infra.spark.spark_literals import literal_of
 from infra.sql.impure_functions import code_of, find_impure
 from quality.portable_regex import portable
-from quality.rule import Expectation, Kind, first_line, kinds_with, spark_column
+from quality.rule import Expectation, first_line, kinds_with, spark_column
 from quality.rule import Rule as Rule
-from quality.rule_values import bound_of, column_name, is_finite, spark_bound, utc
+from quality.rule_values import bound_of, column_name, comparable, domains_of, is_finite, spark_bound, utc
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
 Bound = int | float | str
 Value = str | int | float | bool
-
-RECORD_RULES: frozenset[str] = frozenset({"not_null", "between", "one_of", "matches"})
-"""Kinds that can be decided on one record alone."""
 
 
 @dataclass(frozen=True)
 class NotNull(Rule):
     """The column has a value."""
 
-    kind: ClassVar[Kind] = "not_null"
+    kind: ClassVar[str] = "not_null"
+
+    def arrow(self, columns: Mapping[str, pa.Array]) -> pa.Array:
+        return columns[self.columns[0]].is_valid()
 
     def spark(self, df: DataFrame) -> Column:
         return spark_column(self.columns[0]).isNotNull()
@@ -62,18 +63,25 @@ class Between(Rule):
         written: the bounds as they were declared.
     """
 
-    kind: ClassVar[Kind] = "between"
+    kind: ClassVar[str] = "between"
     low: int | float | date | datetime | None
     high: int | float | date | datetime | None
     written: tuple[Bound | None, Bound | None] = field(compare=False)
 
     @property
     def domains(self) -> tuple[str, ...]:
-        return _domains(self.low if self.low is not None else self.high)
+        return domains_of(self.low if self.low is not None else self.high)
 
     def __str__(self) -> str:
         low, high = self.written
         return f"between({self.columns[0]}, {low}, {high})"
+
+    def arrow(self, columns: Mapping[str, pa.Array]) -> pa.Array:
+        import pyarrow.compute as pc
+
+        column, (low, high) = comparable(columns[self.columns[0]], (self.low, self.high))
+        within = [pc.greater_equal(column, low)] if low.is_valid else []
+        return reduce(pc.and_, [*within, pc.less_equal(column, high)] if high.is_valid else within)
 
     def spark(self, df: DataFrame) -> Column:
         from pyspark.sql import functions as F
@@ -121,7 +129,7 @@ def between(column: str, low: Bound | None, high: Bound | None) -> Between:
     if lowest is None and highest is None:
         raise BadDeclaration(f"{rule} has no bound.", hint="Give a low or a high bound.")
     if lowest is not None and highest is not None:
-        if _domains(lowest) != _domains(highest):
+        if domains_of(lowest) != domains_of(highest):
             raise BadDeclaration(
                 f"{rule} has bounds of two types.",
                 hint="Write two numbers, two dates, or two timestamps with an offset.",
@@ -135,15 +143,21 @@ def between(column: str, low: Bound | None, high: Bound | None) -> Between:
 class OneOf(Rule):
     """The value is one of a few."""
 
-    kind: ClassVar[Kind] = "one_of"
+    kind: ClassVar[str] = "one_of"
     values: tuple[Value, ...]
 
     @property
     def domains(self) -> tuple[str, ...]:
-        return _domains(self.values[0])
+        return domains_of(self.values[0])
 
     def __str__(self) -> str:
         return f"one_of({self.columns[0]}, {list(self.values)})"
+
+    def arrow(self, columns: Mapping[str, pa.Array]) -> pa.Array:
+        import pyarrow.compute as pc
+
+        column, values = comparable(columns[self.columns[0]], self.values)
+        return pc.if_else(column.is_valid(), pc.is_in(column, value_set=values), None)
 
     def spark(self, df: DataFrame) -> Column:
         return spark_column(self.columns[0]).isin(list(self.values))
@@ -171,7 +185,7 @@ def one_of(column: str, values: Sequence[Value]) -> OneOf:
                 f"{rule} holds {value!r}; expected texts, numbers or booleans.",
                 hint="Null passes without being listed; forbid it with not_null.",
             )
-    if len({_domains(value) for value in distinct}) > 1:
+    if len({domains_of(value) for value in distinct}) > 1:
         raise BadDeclaration(
             f"{rule} mixes types.", hint="List texts, or numbers, or booleans, as the column holds them."
         )
@@ -187,7 +201,7 @@ class Matches(Rule):
         portable: spelled so that every engine reads it alike; without anchors.
     """
 
-    kind: ClassVar[Kind] = "matches"
+    kind: ClassVar[str] = "matches"
     regex: str
     portable: str = field(compare=False, repr=False)
 
@@ -197,6 +211,11 @@ class Matches(Rule):
 
     def __str__(self) -> str:
         return f"matches({self.columns[0]}, {self.regex})"
+
+    def arrow(self, columns: Mapping[str, pa.Array]) -> pa.Array:
+        import pyarrow.compute as pc
+
+        return pc.match_substring_regex(columns[self.columns[0]], rf"\A(?:{self.portable})\z")
 
     def spark(self, df: DataFrame) -> Column:
         return spark_column(self.columns[0]).rlike(rf"\A(?:{self.portable})\z")
@@ -223,7 +242,7 @@ def matches(column: str, regex: str) -> Matches:
 class Unique(Rule):
     """No two rows agree in all these columns."""
 
-    kind: ClassVar[Kind] = "unique"
+    kind: ClassVar[str] = "unique"
 
     def measures(self, df: DataFrame, now: datetime) -> tuple[Column, Column]:
         from pyspark.sql import functions as F
@@ -268,7 +287,7 @@ def unique(*columns: str) -> Unique:
 class FreshWithin(Rule):
     """The newest value is at most so old."""
 
-    kind: ClassVar[Kind] = "fresh_within"
+    kind: ClassVar[str] = "fresh_within"
     interval: str
 
     @property
@@ -331,7 +350,7 @@ def fresh_within(column: str, interval: str) -> FreshWithin:
 class Expression(Rule):
     """A condition in Spark SQL is not false."""
 
-    kind: ClassVar[Kind] = "expression"
+    kind: ClassVar[str] = "expression"
     sql: str
 
     def __str__(self) -> str:
@@ -341,8 +360,9 @@ class Expression(Rule):
     def condition(self) -> str:
         return self.sql
 
-    def require_fit(self, df: DataFrame) -> None:
+    def spark(self, df: DataFrame) -> Column:
         from pyspark.errors import AnalysisException, ParseException
+        from pyspark.sql import functions as F
 
         try:
             # Analysed as a filter, so that aggregates, windows and anything but a condition are refused.
@@ -352,10 +372,6 @@ class Expression(Rule):
                 f"The rule {self} does not fit the table: {first_line(error)}",
                 hint=f"Write a condition in Spark SQL on {', '.join(df.columns)}.",
             ) from error
-
-    def spark(self, df: DataFrame) -> Column:
-        from pyspark.sql import functions as F
-
         return F.expr(self.sql)
 
     def expectation(self) -> Expectation:
@@ -390,20 +406,11 @@ def expression(sql: str) -> Expression:
     return Expression((), sql.strip())
 
 
+RECORD_RULES = kinds_with("arrow")
+"""Kinds that can be decided on one record alone."""
+
 ROW_RULES = kinds_with("spark")
 """Kinds that can be decided on one row of a table alone."""
 
 _RELATIVE_LITERAL = re.compile(r"\b(?:date|timestamp\w*)\s*['\"]\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _SEVERAL_ROWS = re.compile(r"\b(?:over|select)\b", re.IGNORECASE)
-
-
-def _domains(value: object) -> tuple[str, ...]:
-    if isinstance(value, bool):
-        return ("boolean",)
-    if isinstance(value, str):
-        return ("string",)
-    if isinstance(value, datetime):
-        return ("timestamp",)
-    if isinstance(value, date):
-        return ("date", "timestamp")
-    return ("number",)

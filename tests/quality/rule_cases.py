@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -85,6 +86,37 @@ CASES = [
         pa.int32(),
         (between("v", 0.5, 2.5), one_of("v", [1.0, 2.5]), one_of("v", [2**40])),
         ((0, (0, 1, 2)), (1, (2,)), (2, (1, 2)), (3, (0, 1, 2)), (None, ())),
+    ),
+    Case(
+        "a fraction bounds long numbers that no double holds",
+        pa.int64(),
+        (between("v", 0.5, None), one_of("v", [0.5, 3])),
+        ((2**53 + 1, (1,)), (0, (0, 1)), (3, ()), (None, ())),
+    ),
+    Case(
+        "both zeros are one value",
+        pa.float64(),
+        (one_of("v", [0]), one_of("v", [-0.0, 1.5]), between("v", 0, 0)),
+        ((-0.0, ()), (0.0, ()), (1.5, (0, 2)), (None, ())),
+    ),
+    Case(
+        "decimals are compared with whole numbers and fractions",
+        pa.decimal128(9, 2),
+        (one_of("v", [3, 2**40]), one_of("v", [0.1, 1.555]), between("v", 0.1, 3)),
+        (
+            (Decimal("3.00"), (1,)),
+            (Decimal("0.10"), (0,)),
+            (Decimal("1.55"), (0, 1)),
+            (Decimal("1.56"), (0, 1)),
+            (Decimal("-1.00"), (0, 1, 2)),
+            (None, ()),
+        ),
+    ),
+    Case(
+        "short fractions are compared with long numbers",
+        pa.float32(),
+        (one_of("v", [2**53 + 1, 2]), between("v", None, 2**53 + 1)),
+        ((2.0, ()), (1.0, (0,)), (None, ())),
     ),
     Case(
         "the whole text must match",

@@ -57,7 +57,7 @@ def test_a_rule_on_a_column_of_another_type_is_refused_by_name(column: pa.Array,
 
 
 def test_a_missing_column_is_named_with_those_that_exist() -> None:
-    with pytest.raises(SchemaMismatch, match=r"not_null\(w\) reads w; the batch has v"):
+    with pytest.raises(SchemaMismatch, match=r"not_null\(w\) reads w; there are v"):
         broken(pa.table({"v": [1]}), [not_null("w")])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 from tables.declare.code_fingerprint import digest, parameters, read_code
 from tables.declare.encodings import find_encoding
@@ -16,7 +17,9 @@ _NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes"
 def decoding(topic: Topic) -> str:
     """Twelve hex digits that change when what a record of the topic becomes may change, an event or a bad record."""
     schemas = [repr(topic.schema_files)] if topic.has_schema_files else []
-    return digest([parameters(topic, _NOT_DECODING), *_decoder(topic.encoding), *schemas])
+    kinds: dict[str, Callable[..., object]] = {rule.kind: type(rule) for rule in topic.checks}
+    rules = [line for _, kind in sorted(kinds.items()) for line in _rule(kind)]
+    return digest([parameters(topic, _NOT_DECODING), *_decoder(topic.encoding), *rules, *schemas])
 
 
 @functools.cache
@@ -25,3 +28,9 @@ def _decoder(encoding: str) -> tuple[str, ...]:
     from tables.refresh.events.record_decoder import Decoder
 
     return (*read_code(Decoder).complete_lines, *read_code(find_encoding(encoding).parser_class).complete_lines)
+
+
+@functools.cache
+def _rule(kind: Callable[..., object]) -> tuple[str, ...]:
+    """The code of a kind of rule as records are checked by it; the decoder itself knows none."""
+    return read_code(kind).complete_lines

@@ -353,7 +353,16 @@ def test_how_a_rule_judges_tables_is_no_part_of_how_records_are_decoded() -> Non
     from quality.rules import Between
 
     read = "\n".join(read_code(Between))
-    assert [word for word in ("domains", "spark", "measures", "expectation") if word in read] == ["domains"]
+    assert [word for word in ("arrow", "spark", "measures", "expectation") if word in read] == ["arrow"]
+
+
+def test_a_kind_of_rule_is_part_of_decoding_where_a_topic_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from quality.rules import between
+
+    plain, checked = a_topic(), a_topic(checks=[between("value", 0, 1)])
+    before = decoding(plain), decoding(checked)
+    monkeypatch.setattr("tables.refresh.events.decoding_fingerprint._rule", lambda kind: (f"another {kind.kind}",))
+    assert (decoding(plain) == before[0], decoding(checked) == before[1]) == (True, False)
 
 
 def test_a_local_variable_with_the_name_of_its_table_is_no_part_of_it(tmp_path: Path) -> None:
