@@ -53,7 +53,7 @@ class AsOf:
         registry = self.platform.registry
         is_final = F.lit(True) if table.closes_at is None else self._is_closed(table, table.closes_at)
         rows = derive_over(registry, table, before).withColumn(FINAL, is_final)
-        # Of a key that has closed rows one of these stays, as in the table once it was reconciled.
+        # If a key has closed rows, one of these stays, as in the table after a reconcile.
         return one_of_each_key(rows, table, registry.strategy(table), closed=FINAL)
 
     def _is_closed(self, table: Table, closes_at: str) -> Column:

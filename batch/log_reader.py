@@ -71,7 +71,7 @@ class Log:
                 Retryable: it moves.
             BrokerUnreachable: retryable.
         """
-        # Asked after `now`: what comes to the log later was not appended before any instant that lies before `now`.
+        # Read after `now`: later records were not appended before any instant that precedes `now`.
         on_broker = self._on_broker(topic.full_name)
         earliest, ingested = (
             self._starts(topic.full_name, on_broker),
@@ -85,7 +85,7 @@ class Log:
             self._require_all_before(topic, span.end, reach, latest)
         frontier_of = "what is ingested"
         if span.archived:
-            # A hole in the archive is no end of it: what lies there the broker is asked for, and missed if it has not.
+            # A hole in the archive does not end it: the broker is asked for the records of the hole.
             archived, frontier_of = self._archive.runs(topic.full_name), "the archive"
             reach = {p: min(reach[p], archived[p][-1].end if p in archived else there) for p, there in earliest.items()}
         start, end = self._resolved(topic, span.start, earliest), self._resolved(topic, span.end, reach)
@@ -142,7 +142,7 @@ class Log:
         Raises:
             BrokerUnreachable: retryable.
         """
-        # The reader of the archive refuses a segment in which an offset is missing: what it gives no record of is none.
+        # The archive reader refuses a segment with a missing offset: an offset without a record has none.
         archived = self.archived(topic, holes)
         if rest := subtract(holes, archived):
             for partition, here in in_transactions(self.platform.lake.settings, topic, rest).items():

@@ -174,7 +174,7 @@ def has_taken_in(
     read = min((following.get(place, 0) for place in places), default=0)
     try:
         return read > through or not any(c.changes for c in lake.commits(source.full_name, read - 1, through))
-    except FileNotFoundError:  # what it has not recomputed is no longer known
+    except FileNotFoundError:  # the changes that it has not recomputed are unknown
         return False
 
 

@@ -180,13 +180,13 @@ class Pinned:
                 parts = [missed.late, *self._late_in_splits(source, before, columns)]
                 late = self._with(late, source, pa.concat_tables(parts), correct=self.table.late == "correct")
                 replayed = self._with(replayed, source, missed.replayed)
-                # A table that drops what comes late would take in all that it has dropped.
+                # A table that drops late records would otherwise include all that it has dropped.
                 if missed.is_cleaned and self.table.late == "correct" and not with_stream:
                     late = replace(late, scopes=merged([*late.scopes, *self._all_of(source)]))
             else:
                 try:
                     rows = changed_rows(lake, source.full_name, after, through, columns)
-                except FileNotFoundError:  # what changed is no longer known, so all of the table may have
+                except FileNotFoundError:  # the changes are unknown, so all of the table may have changed
                     upstream = replace(upstream, rows=lake.rows(source.full_name), scopes=everything(self.table))
                     continue
                 upstream = self._with(upstream, source, rows)
@@ -260,7 +260,7 @@ class Pinned:
 
     def _before_stream(self) -> Iterator[Scope]:
         lake = self.platform.lake
-        for source, following in zip(self.sources, self._next_versions, strict=False):  # none where no stream ran
+        for source, following in zip(self.sources, self._next_versions, strict=False):  # none if no stream ran
             name = source.full_name
             columns = [*columns_read(self.table, source), *([c] if (c := source.event_time) else [])]
             after = min(following - 1, self.versions[name])

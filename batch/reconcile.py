@@ -83,7 +83,7 @@ def reconcile_tables(
         if fault := platform.faults.get(table.full_name):
             refused.append(fault)
             continue
-        # Only now: what was published above it is news for this table.
+        # Checked only now: changes just published above are input of this table.
         if not verify and not repair and nothing_to_do(platform.lake, platform.registry, [table]):
             outcomes.append(RunResult.idle(table.full_name))
             continue
@@ -176,7 +176,7 @@ class Reconcile:
         run.note_causes(touched.evidence)
         written = Written()
         if touched.scopes:
-            # Inputs are read as they are now: a recomputation from older ones could undo what others published since.
+            # Inputs are read as they are now: a recomputation from older ones could undo later changes of others.
             refresher = pinned.refresher({})
             written = refresher.publish(touched.scopes, run.info, check=True)
             waiting = [scope for scope in touched.scopes if pinned.reaches_open(scope)]

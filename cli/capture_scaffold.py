@@ -47,7 +47,7 @@ TYPES = {
     "integer[]": "array<int>",
     "bigint[]": "array<long>",
 }
-"""Type of PostgreSQL -> declared type; `docs/how-to/capture-a-database.md` says what each holds."""
+"""Type of PostgreSQL -> declared type; `docs/how-to/capture-a-database.md` describes each."""
 _TABLE = re.compile(r"([a-z_][a-z0-9_]*)\.([a-z_][a-z0-9_]*)\Z")
 _SIZED = re.compile(r"\((\d+)(?:,(-?\d+))?\)")
 _MOST_DIGITS = 38

@@ -24,7 +24,7 @@ from rich.text import Text
 from infra.errors import TwofoldError
 
 NOTHING = "–"
-INTERRUPTED, READER_GONE = 130, 141  # what a shell reports of a process that SIGINT or SIGPIPE ended
+INTERRUPTED, READER_GONE = 130, 141  # the exit codes that a shell reports after SIGINT and SIGPIPE
 _ACTS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = frozenset("\u200c\u200d")  # part of words in Persian and Hindi, and of emoji
 

@@ -74,7 +74,7 @@ def start_platform(
         supervisor.start(settings, programs)
         # A broker whose definition changed was replaced just now, as was a Spark server.
         _wait_broker(settings)
-        # Only now: where the platform ran without a captured domain, the database was started just now.
+        # Only now: if the platform ran without a captured domain, the database was started just now.
         ensure_captures(settings, registry, prepare_database)
         for domain in registry.domains if streams else ():
             with step(f"Stream of the domain {domain}"):
@@ -138,7 +138,7 @@ def _require_machine(settings: Settings, *, airflow: bool, spark: bool, captures
     from infra.process.server_ports import server_ports
 
     if not supervisor.is_running(settings):
-        # What a crash left behind would hold our ports.
+        # Processes left by a crash would hold our ports.
         supervisor.stop(settings)
     ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
     for port in server_ports(settings, airflow=airflow, spark=spark, captures=captures):

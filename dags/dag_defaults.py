@@ -24,7 +24,7 @@ from tables.declare.topic import Topic
 if TYPE_CHECKING:
     from dags.operators.command_operator import Arguments
 
-# Of the default pool, which has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
+# The default pool has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
 SPARK_SLOTS = 3
 SPARK: dict[str, Any] = {"pool_slots": SPARK_SLOTS, "execution_timeout": timedelta(hours=2)}
 SHORT_SPARK: dict[str, Any] = {**SPARK, "execution_timeout": timedelta(minutes=30)}
@@ -75,7 +75,7 @@ def make_dag(
         max_active_runs=1,
         allowed_run_types=None if kind == BACKFILL else WITHOUT_BACKFILL,
         is_paused_upon_creation=False,
-        auto_register=False,  # what a file has as a global is loaded, and nothing else
+        auto_register=False,  # Airflow loads only the globals of a file
         params=params,
         tags={"twofold", domain.name, kind, *chain.from_iterable(declared.tags for declared in tables)},
         default_args={

@@ -13,6 +13,6 @@ from infra.settings import Settings
 from tables.declare.registry import running
 
 _settings = Settings.from_environment()
-_only = get_parsing_context().dag_id  # the DAG of the task that starts here; None where all are looked at
+_only = get_parsing_context().dag_id  # the DAG of the task that starts here; None if all are parsed
 for _dag in sound_dags(running(_settings), _settings, only=_only).dags:
     globals()[_dag.dag_id] = _dag

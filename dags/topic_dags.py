@@ -22,7 +22,7 @@ from dags.operators.params import (
 )
 from dags.operators.range_sensor import RangeSensor
 
-# Of a topic all is decoded, so not every night.
+# An audit decodes the whole topic, so it does not run every night.
 AUDIT_AT = "40 4 * * 0"
 
 

@@ -43,7 +43,7 @@ _RAISED = re.compile(r"(Caused by: )?[\w.]+(Error|Exception)\b.*: ")
 _POLL_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 _CALM_S = 1.0
-_SETTLED_S = 10.0  # a query that runs for so long has got over what it failed with
+_SETTLED_S = 10.0  # a query that runs for so long has recovered from its failure
 _log = logging.getLogger("twofold.driver")
 
 
@@ -73,7 +73,7 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
                 for query in queries:
                     query.keep(settings, domain)
             except Exception:
-                time.sleep(_POLL_S)  # what the JVM ended with is known soon after it stops answering
+                time.sleep(_POLL_S)  # the JVM's exit code is known soon after it stops answering
                 _require_jvm(domain)
                 raise
         for query in queries:
@@ -232,7 +232,7 @@ class _SupervisedQuery:
         self._held = ExitStack()
         self._query: Running | None = None
         self._pause_s, self._next_try, self._running_since = 1.0, 0.0, 0.0
-        self._noted = ""  # what was known to keep it from running when it was started
+        self._noted = ""  # the error that was known when it was started
 
     def keep(self, settings: Settings, domain: str) -> None:
         """Look at the query, and start it when it does not run and its pause is over."""

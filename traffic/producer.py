@@ -338,7 +338,7 @@ class _Outbox:
         try:
             self._journal.append(row)
         except OSError as error:
-            # kafka-python logs what a callback raises and goes on.
+            # kafka-python logs an error of a callback and continues.
             self._failure = self._failure or error
         self._acknowledged[topic, kind] += 1
         self._answered += 1

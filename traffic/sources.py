@@ -50,7 +50,7 @@ class TrafficSource(Protocol):
 
 
 DATABASES = {"shop": shop_database}
-"""Domain -> what writes to the captured database for it."""
+"""Domain -> the module that writes to the captured database for it."""
 SOURCES: Mapping[str, TrafficSource] = {"flights": flight_source, "shop": shop_source}
 
 

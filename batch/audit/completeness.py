@@ -230,7 +230,7 @@ def _stored(lake: Lake, topic: Topic, version: int | None) -> tuple[DuckDBPyConn
     connection.register("events", lake.open(topic.full_name, newest).scan(columns=[PARTITION, OFFSET]))
     connection.register("quarantine", lake.open(topic.full_name + QUARANTINE).scan(columns=[PARTITION, OFFSET]))
     taken, log = offsets_at(lake, topic, newest if version is None else version)
-    # What is newest may have grown on; of the events themselves no row can lie beyond their own frontier.
+    # The newest version may have grown; rows of the events never exceed their own frontier.
     bounds = [(p, start, end, _NO_OFFSET if version is None else end) for p, (start, end) in taken.items()]
     columns = [pa.array([bound[n] for bound in bounds], pa.int64()) for n in range(4)]
     connection.register("bounds", pa.table(columns, names=["p", "s", "e", "until"]))
@@ -280,7 +280,7 @@ def _taken_in(lake: Lake, registry: Registry, table: Table, version: int) -> tup
     untold: list[str] = []
     for source in registry.upstream(table):
         next_version = int(info.get("versions", {}).get(source.full_name, 0))
-        # Of the last version that it names a micro-batch may have read a part of the files.
+        # A micro-batch may have read only a part of the files of the last version that it names.
         next_version -= source.full_name in info.get("parts", ())
         if next_version == 0:
             untold.append(source.full_name)

@@ -108,7 +108,7 @@ def compare_with_log(platform: Platform, topic: Topic, log: Log, span: OffsetSel
     decoded = decode_frame(log.read(topic, ranges), topic, None).persist()
     try:
         live = _held(platform, topic, versions, ranges)
-        # Of a compacted topic the log lacks records that were ingested.
+        # The log of a compacted topic lacks records that were ingested.
         still = decoded.select(PARTITION, OFFSET) if topic.compacted else None
         compared = live if still is None else _held(platform, topic, versions, ranges, still)
         by_log = blocks_of(accepted(decoded, topic), rejected(decoded), topic)

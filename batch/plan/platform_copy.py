@@ -75,7 +75,7 @@ def _copy_tables(
 ) -> None:
     lake, registry = live.lake, live.registry
     positions = reconcile_positions(lake)
-    # As in every refresh: what a stream has closed before its table, a table before what it is computed from.
+    # The order is that of every refresh: a stream's watermark before its table, a table before its inputs.
     for table in reached:
         _copy_progress(lake.settings, copy.lake.settings, table)
     rows: dict[str, None] = dict.fromkeys(table.full_name for table in reversed(reached))

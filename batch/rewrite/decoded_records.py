@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 CAUSE: Cause = "replay"
-"""What commits of a topic's two tables say of themselves, by which streams leave their rows to the batch."""
+"""The cause in commits to a topic's two tables that makes streams leave their rows to the batch."""
 MOVES: Sequence[tuple[str, Sequence[str]]] = (("", ALL_KINDS[:2]), (QUARANTINE, ALL_KINDS), ("", ALL_KINDS[2:]))
 """Table of a topic, by what its name ends with, and kinds of changes, in the order in which they are published.
 

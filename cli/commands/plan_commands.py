@@ -88,7 +88,7 @@ def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False)
     settings = Settings.from_environment()
     kept = Plans(settings).find(plan)
     outcomes = publish_now(settings, kept, approved_by)
-    # A plan of code names its domains, also where no row changes.
+    # A plan of code names its domains, even if no row changes.
     restart_streams(settings, kept.command[1:] if kept.command[0] == "plan" else changed_domains(kept))
     _print(kept, outcomes, as_json)
 

@@ -62,7 +62,7 @@ def publish_change(context: Context, changes: AssetAlias, full_name: str, report
     context["outlet_events"][changes].add(asset, extra=facts)
     days = sorted({day for report in reports for day in report.days})
     if days and not context.get("partition_key"):
-        # An outlet that is named from the start would get an event where nothing changed, too.
+        # An outlet that is declared from the start would get an event even if nothing changed.
         context["task"].outlets = [*context["task"].outlets, asset]
         of_days: Any = context["outlet_events"][asset]
         of_days.add_partitions(days)

@@ -73,7 +73,7 @@ class PlanApproval(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         plan = context["ti"].xcom_pull(task_ids=PREVIEW)
-        # What the question is about, whatever plan another run of the preview makes until it is answered.
+        # The plan in question, even if another run of the preview makes a new one before the answer.
         context["ti"].xcom_push(_PLAN, plan["id"])
         if plan["asks"] and context["params"].get("ask", True):
             return super().execute(context)

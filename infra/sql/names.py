@@ -43,13 +43,13 @@ class Dialect:
         return ".".join(self.quote + part.replace(self.quote, self.quote * 2) + self.quote for part in path)
 
     def path(self, name: str) -> list[str]:
-        """Returns the names of a path; a name that needs no quotes may have none."""
+        """Splits a path into its names; names that need no quotes may have none."""
         sign = self.quote
         parts = re.findall(f"{sign}((?:[^{sign}]|{sign * 2})*){sign}|([^.{sign}]+)", name)
         return [(quoted or plain).replace(sign * 2, sign) for quoted, plain in parts]
 
     def names(self, columns: Iterable[str]) -> str:
-        """Quotes columns, as a list."""
+        """Quotes the names of columns, separated by commas."""
         return ", ".join(map(self.name, columns))
 
     def literal(self, value: Constant) -> str:
@@ -86,7 +86,7 @@ class Dialect:
         return (self.instant if kind.tz else self.local).format(micros=ms * 1_000)
 
     def literals(self, values: Iterable[Constant]) -> str:
-        """Writes constants, as a list."""
+        """Writes constants, separated by commas."""
         return ", ".join(map(self.literal, values))
 
     def _escaped(self, text: str) -> str:

@@ -215,7 +215,7 @@ class CatchUp:
     def _lose(self, topic: str, lost: Mapping[int, OffsetSegment]) -> None:
         """Note that records are lost: first in the ledger, which asks twice, then in the frontier, which goes on."""
         feed, now = self._feeds[topic], datetime.now(UTC)
-        feed.reload()  # what another driver had before the broker gave it up is not lost
+        feed.reload()  # records ingested by another driver before the broker deleted them are not lost
         found = [
             Gap(topic=topic, partition=p, start=start, end=end, recorded_at=now, why=lost[p].why, log=feed.log)
             for p, (start, end) in feed.events.beyond({p: (leg.start, leg.end) for p, leg in lost.items()}).items()

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", "pa.Table", "DataFrame")
 PLACE = (PARTITION, OFFSET)
-"""Of records that one process decodes at once; a Spark task's result takes several times as much of its heap."""
+"""Bytes of records that one process decodes at once; a Spark task's result needs several times as much heap."""
 _ATTEMPTS = 2
 _log = logging.getLogger("twofold.ingest")
 
@@ -82,7 +82,7 @@ class TopicWriter:
         self.log = ""
         self.appended_ms: int | None = None
         self.moved_ms: int | None = None
-        self._expected = ""  # what may be accepted while this process runs, besides its own; empty: not known yet
+        self._expected = ""  # a decoding other than its own that may be accepted meanwhile; empty: unknown yet
         self._driver = f"process {os.getpid()} on {gethostname()}, home {lake.settings.home}"
         self._writers = (
             Writer(lake, topic.full_name, spark),

@@ -74,7 +74,7 @@ class ChangeDrivenStream(TableStream):
             if pace is not None:
                 use_pool(self.spark, self.table.full_name)
             self._require_one_definition(self._writer.newest())
-            ends = self._ends(starts, next_version)  # what has come while others had their turn
+            ends = self._ends(starts, next_version)  # changes that arrived while others had their turn
             rows_in, scopes = self._touched(starts, ends)
             versions = dict(zip((s.full_name for s in self._sources), ends, strict=True))
             appended_ms = self._appended_ms(versions, is_first=not starts)

@@ -37,7 +37,7 @@ class ClosedRowGuard:
         if not self._table.closes_at:
             return
         info = self._lake.newest_info(self._table.full_name, "watermark_ms")
-        # A stream that starts over has a low watermark: where it is lost too, the older record is higher.
+        # A stream that starts over has a low watermark: if the new file is lost, too, the older record is higher.
         watermarks = [ms for ms in (self.closed_before_ms, info["watermark_ms"]) if ms] if info else []
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text(str(max(watermarks, default="")))

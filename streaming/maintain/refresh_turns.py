@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.2
 _LEVEL_S = 2.0
-_HEAVY = 5  # times what a step of the other tables takes
+_HEAVY = 5  # times the usual duration of other tables' steps
 
 
 class _Waiting(NamedTuple):

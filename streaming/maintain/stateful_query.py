@@ -143,7 +143,7 @@ class Maintain(TableStream):
         rows = self._counting_until(self.table.depends_within_ms or 0)
         steps = list(_steps(rows._jdf.queryExecution().analyzed()))
         if any(step.nodeName() == "Join" for step in steps):
-            # A join drops by itself what the watermark has passed: to remember more would be of no use.
+            # A join drops rows that the watermark has passed: a longer memory would be useless.
             return self._counting_until(0), "append"
         groups = [step.groupingExpressions().mkString(",") for step in steps if step.nodeName() == "Aggregate"]
         return rows, "update" if groups and not any("session_window#" in group for group in groups) else "append"

@@ -63,7 +63,7 @@ def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
         return ended
     places = [v for v in _known_versions(lake, table, sources) if _is_before(v, first)]
     oldest = bisect_left(places, True, key=partial(_is_readable, lake, sources))
-    # The first is where the lost stream's own snapshot ended, as far as that is known.
+    # The first is the end of the lost stream's own snapshot, as far as it is known.
     apart = _apart(lake, sources, [*places[oldest:], first], lake.settings.max_offsets)
     return [*(MicroBatch(ends=ends(lake, sources, versions)) for versions in apart), *ended]
 
