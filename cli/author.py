@@ -1,4 +1,4 @@
-"""Commands for the author of a declaration: its mistakes, and its first rows."""
+"""Commands for authors: list a declaration's mistakes, preview its rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check(
     """Find all mistakes of declarations, without a running platform and without a row of data.
 
     A file is loaded, the plan of its function is read, and Spark resolves names and types against empty inputs: on the
-    platform's server where it runs, else in a JVM of its own. The newest schema of a subject must read what its older
+    platform's server if it runs, else in a JVM of its own. The newest schema of a subject must read what its older
     ones wrote. The DAGs are made and stored as Airflow does it. Exit code 2 when there is a mistake.
     """
     settings = Settings.from_environment()
@@ -131,7 +131,7 @@ def _analysed(settings: Settings, registry: Registry, tables: Sequence[Table]) -
 
 @contextmanager
 def _storing_dags(settings: Settings) -> Iterator[Callable[[], dict[str, BadDeclaration]]]:
-    """Lets another process, meanwhile, make and store the DAGs as Airflow does; gives domain -> why it cannot."""
+    """Starts a process that makes and stores the DAGs as Airflow does; yields a function that returns the faults."""
     from infra.airflow.airflow_processes import DAGS, directory
 
     places = {"AIRFLOW_HOME": str(directory(settings)), "AIRFLOW__CORE__PLUGINS_FOLDER": str(DAGS / "plugins")}

@@ -37,14 +37,14 @@ def start_platform(
     spark: bool = True,
     prepare_database: Callable[[Settings], None] | None = None,
 ) -> Registry:
-    """Have the platform running and ready; what it runs.
+    """Starts the platform, and waits until it is ready; returns the running declarations.
 
     Args:
-        domains: those that it runs from now on; none: those of before, all at first.
+        domains: the domains to run from now on; none: the previous choice, all at first.
         prepare_database: called once the captured database answers, before its tables are captured.
 
     Raises:
-        BadArgument: an unknown domain; the choice of before stays, and nothing is started.
+        BadArgument: an unknown domain; the previous choice stays, and nothing is started.
         BadDeclaration: nothing of a domain can be loaded; the same.
         PortTaken: before anything is started.
         ProcessFailed: a process does not become ready; names its log.
@@ -91,7 +91,7 @@ def start_platform(
 
 @contextmanager
 def _starting(settings: Settings, domains: Sequence[str]) -> Iterator[Registry]:
-    """The domains that the platform runs from now on; says which are left out. The watch of streams waits meanwhile."""
+    """Locks the choice of domains, stores it, and yields their declarations; prints which ones are left out."""
     from infra.chosen_domains import choose_domains
     from tables.declare.registry import load, running
 
@@ -115,7 +115,7 @@ def _print_failed(settings: Settings, registry: Registry, domain: str) -> None:
 
 
 def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
-    """Let the stream drivers of these domains, where they run, load the code as it is now."""
+    """Restarts the running stream drivers of these domains, so that they load the current code."""
     from infra.process import supervisor
 
     running = {process.name for process in supervisor.state(settings) if process.pid is not None}
@@ -126,12 +126,12 @@ def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
 
 
 def stream_program_name(domain: str) -> str:
-    """The name by which the supervisor knows the stream driver of a domain."""
+    """Returns the supervisor's name of a domain's stream driver."""
     return f"stream-{domain.replace('_', '-')}"
 
 
 def _require_machine(settings: Settings, *, airflow: bool, spark: bool, captures: bool) -> None:
-    """Refuse ports that others hold, those of our own running processes apart, and a machine without Java or jars."""
+    """Refuses ports held by processes that are not ours, and a machine without Java or jars."""
     from infra import jars
     from infra.process import supervisor
     from infra.process.ports import require_free
@@ -164,7 +164,7 @@ def _wait_broker(settings: Settings) -> None:
 
 
 def _ensure_topics(settings: Settings, registry: Registry) -> None:
-    """Have the topics on the broker, and the ledgers, so that analysts can query each of them."""
+    """Creates the topics on the broker, and the ledgers, so that analysts can query each of them."""
     from batch.ledgers.run_ledgers import Ledgers
     from infra.delta.lake import Lake
     from infra.kafka.topic_admin import ensure_topics
@@ -175,7 +175,7 @@ def _ensure_topics(settings: Settings, registry: Registry) -> None:
 
 
 def _stream(settings: Settings, domain: str) -> Program:
-    """The stream driver; its definition changes with the domain's declarations, so that `up` restarts it then."""
+    """Returns the program of the stream driver; it changes with the domain's declarations, so that `up` restarts it."""
     from infra.process.supervisord import Program
 
     declared = hashlib.sha256()
@@ -217,7 +217,7 @@ def _wait_airflow(settings: Settings) -> None:
 
 
 def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
-    """Return when the driver runs and has created the tables of its domain, or has reported why it cannot."""
+    """Waits until the driver runs and has created the tables of its domain, or has reported why it cannot."""
     from infra.delta.lake import Lake
     from infra.process import supervisor
     from tables.refresh.acceptance import is_accepted
@@ -242,7 +242,7 @@ def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
 
 
 def _failed(settings: Settings, registry: Registry, domain: str) -> list[Progress]:
-    """Declared queries that have failed since the domain's driver was started: an older error may be corrected."""
+    """Returns declared queries that have failed since the domain's driver started; older errors may be fixed."""
     from infra.process import supervisor
     from streaming.query.progress import read
 

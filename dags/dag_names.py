@@ -10,7 +10,7 @@ BACKFILL = "backfill"
 
 
 def dag_ids(registry: Registry, domain: str) -> list[str]:
-    """Ids of the DAGs that `dags.table_dags` makes: `<domain>.<kind>`, and `<domain>.backfill.<table>`."""
+    """Lists the ids of the DAGs made by `dags.table_dags`: `<domain>.<kind>`, and `<domain>.backfill.<table>`."""
     tables = registry.in_order(domain)
     has_topics = any(topic.domain == domain for topic in registry.topics.values())
     kinds = ("stream", *(OF_TABLES if tables else ()), *(OF_TOPICS if has_topics else ()))

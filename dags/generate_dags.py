@@ -1,7 +1,7 @@
-"""The DAGs of every domain that runs, as Airflow finds them: generated from the declarations under tables/.
+"""Creates the DAGs of every running domain from the declarations under tables/, in a file that Airflow scans.
 
-Nothing but declaration files is read when Airflow loads this: no Spark, no broker, no database. A file that cannot be
-loaded is left out here, as is a domain whose DAGs Airflow cannot store; `declaration_errors.py` shows why.
+Loading it reads only declaration files: no Spark, no broker, no database. Files that cannot be loaded are left out, and
+so are domains whose DAGs Airflow cannot store; `declaration_errors.py` shows the reasons.
 """
 
 from __future__ import annotations

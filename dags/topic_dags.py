@@ -103,7 +103,7 @@ def _topic(domain: Domain) -> Param:
 
 
 def _range() -> dict[str, Param]:
-    """The params that select records of a topic."""
+    """Returns the params that select records of a topic."""
     offsets: dict[str, Any] = {"type": ["null", "string"], "pattern": f"^({OFFSETS}|{INSTANT})?$"}
     numbers: dict[str, Any] = {"type": ["null", "string"], "pattern": f"^({PARTITIONS})?$"}
     form = (

@@ -71,7 +71,7 @@ def explain_missing(platform: Platform, topic: Topic) -> bool:
 def note_transactions(platform: Platform, topic: Topic, log: Log, empty: Spans) -> dict[int, list[Range]]:
     """Records in the ledger the transactions that explain offsets without a record in the log.
 
-    In a compacted topic the broker may also have removed records; those that may have been unread tombstones are
+    The broker may also have removed records of a compacted topic; those that may have been unread tombstones are
     recorded as gaps, which a person has to acknowledge.
 
     Raises:

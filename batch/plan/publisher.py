@@ -103,9 +103,9 @@ def _rewrite(
 def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunResult]:
     """Publishes the stored rows of a plan, step by step.
 
-    A row that is already right, by its stream or by an interrupted publication, is not changed. In tables downstream of
-    the plan's own, rows that were changed since are left to their streams or to the next reconcile. If the definition
-    is new, rows that have closed since the plan was made are computed by it, too.
+    A row that is already right, by its stream or by an interrupted publication, is not changed. Downstream rows that
+    were changed since are left to their streams or to the next reconcile. If the definition is new, rows that have
+    closed since the plan was made are computed by it, too.
 
     Args:
         name: the plan's id, or a prefix of it.

@@ -50,7 +50,7 @@ def backfill_range(table: Table, start: datetime | None, end: datetime | None) -
 
 
 def recompute(platform: Platform, table: Table, interval: Interval | None, *, accepts: bool = False) -> RunResult:
-    """Backfills: recomputes the table's rows dated within the interval, or all for None, and publishes the difference.
+    """Recomputes the rows dated within the interval, or all for None, and publishes the difference: a backfill.
 
     Open rows are left to the stream. A second run changes nothing. A backfill of all rows accepts a new definition of
     the table: the cause is then `definition`, and its stream starts again; if the columns change, all rows are

@@ -1,4 +1,4 @@
-"""Runs one command as a subprocess and ends all of its processes, whatever ends it."""
+"""Runs one command as a subprocess and ends all of its processes in any case."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """The end of a command: its exit code, 128 + n when signal n ended it, and the last lines that it wrote."""
+    """The end of a command: its exit code, 128 + n if signal n ended it, and the last lines of its output."""
 
     code: int
     stdout: Sequence[str]
@@ -37,7 +37,7 @@ class Ended:
 
     @property
     def document(self) -> object:
-        """The last JSON document on stdout; None when there is none."""
+        """The last JSON document on stdout; None if there is none."""
         for first in reversed(range(len(self.stdout))):
             if self.stdout[first].startswith(("{", "[")):
                 with contextlib.suppress(ValueError):
@@ -46,10 +46,10 @@ class Ended:
 
 
 class ManagedSubprocess:
-    """A command that dies with this process, and that never runs twice under one `place`.
+    """A command that ends with this process, and never runs twice under one `place`.
 
     Args:
-        place: the file, in a folder for such files, that says which process runs there now.
+        place: a file that records the running process; its folder holds only such files.
     """
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], place: Path) -> None:
@@ -60,11 +60,11 @@ class ManagedSubprocess:
         self.was_stopped = False
 
     def run(self, log: Log) -> Ended:
-        """Run to the end; each line that the command writes to stderr goes to `log`, as soon as that takes it.
+        """Runs the command to its end; each line of its stderr goes to `log` as soon as `log` accepts it.
 
-        Stdout has the result alone, which is data for the tasks that follow.
+        Stdout holds only the result, as data for downstream tasks.
 
-        What an earlier attempt left running in this place is ended first.
+        A process left in this place by an earlier attempt is ended first.
         """
         end_leftover(self._place)
         self._place.parent.mkdir(parents=True, exist_ok=True)
@@ -93,14 +93,14 @@ class ManagedSubprocess:
             end_leftover(self._place)
 
     def stop(self) -> None:
-        """Ask the command to end; `run` returns within seconds. Can be called by a signal handler."""
+        """Asks the command to end, so that `run` returns within seconds; safe in a signal handler."""
         self.was_stopped = True
         if self._guard is not None:
             self._guard.terminate()
 
 
 def end_leftover(place: Path) -> None:
-    """End the process that runs in a place, with all that it started; nothing when there is none."""
+    """Ends the process recorded in a place with all of its children; does nothing if there is none."""
     import psutil
 
     try:
@@ -129,7 +129,7 @@ def _take(place: Path, pid: int, mark: str) -> None:
 
 @contextlib.contextmanager
 def _logging(log: Log) -> Iterator[Log]:
-    """A log that never makes its caller wait: Airflow's own can block for half a minute."""
+    """Wraps a log so that it never blocks its caller: Airflow's own can block for half a minute."""
     waiting: SimpleQueue[str | None] = SimpleQueue()
 
     def drain() -> None:
@@ -162,6 +162,6 @@ class _Lines:
                 log(text)
 
     def all(self) -> list[str]:
-        """The last lines; the guard has ended everything that could still write."""
+        """Returns the last lines; all processes that could still write have ended."""
         self._thread.join(timeout=10)
         return list(self._lines)

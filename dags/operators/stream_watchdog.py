@@ -1,4 +1,4 @@
-"""Watches the stream of a domain: restarts its driver, fails when its objectives are missed."""
+"""Watches the stream of a domain: restarts its driver, and fails if the stream misses its objectives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTLE_S = 5
 
 @dataclass(frozen=True, kw_only=True)
 class StreamLimits:
-    """The limits of a stream before a person must look.
+    """The limits of a stream beyond which a person is alerted.
 
     Attributes:
         stalled_s: records or versions wait, and no micro-batch was finished for this long.
@@ -45,16 +45,16 @@ class StreamLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """The findings of one look at the platform.
+    """The findings of one check of the platform.
 
     Attributes:
         down: supervised processes that do not run -> their state.
         missing: processes that the supervisor should know and does not.
-        stalled: what waits although the driver runs; a restart may help.
-        failed: queries that cannot go on, and why; the driver starts them again by itself.
-        slow: what works too slowly.
-        lost: records that exist nowhere any more, and are not acknowledged.
-        captures: captured tables of a database whose changes do not arrive, or lack some.
+        stalled: work that waits although the driver runs; a restart may help.
+        failed: queries that cannot continue, with the reason; the driver restarts them itself.
+        slow: parts that are too slow.
+        lost: records that no longer exist anywhere, and are not acknowledged.
+        captures: captured tables whose changes are delayed or incomplete.
     """
 
     down: Mapping[str, str] = field(default_factory=dict)
@@ -67,12 +67,12 @@ class Findings:
 
 
 def driver_name(domain: str) -> str:
-    """The supervisor's name of the process that streams a domain."""
+    """Returns the supervisor's name of the process that streams a domain."""
     return f"stream-{domain.replace('_', '-')}"
 
 
 def examine(status: Any, domain: str, *, broker: bool, bounds: StreamLimits) -> Findings:
-    """Judge the JSON of `./twofold status`.
+    """Judges the JSON of `./twofold status`.
 
     Args:
         broker: the broker is one of the supervised processes.
@@ -116,10 +116,10 @@ def examine(status: Any, domain: str, *, broker: bool, bounds: StreamLimits) -> 
 
 
 def stream_events(status: Any, domain: str, before: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Full name of a table that has a new version -> the facts of its asset's event.
+    """Returns the asset event of each table with a new version, by full name.
 
     Args:
-        before: full name -> the version at the last look; a table without one has no event yet.
+        before: full name -> the version at the last check; a table without one has no event yet.
     """
     closed = {query["query"]: query["watermark"] for query in status["queries"] if query["domain"] == domain}
     return {
@@ -141,9 +141,9 @@ def is_by_stream(lake: Lake, name: str, after: int, through: int) -> bool:
 
 
 class StreamOperator(CommandOperator):
-    """Looks once, restarts what does not run or does not move, fails when that does not help; then ends.
+    """Checks once, restarts stopped or stalled streams, and fails if a restart does not help.
 
-    The asset of each table that its stream has written since the last look gets an event.
+    Each table that its stream has written since the last check gets an asset event.
     """
 
     def __init__(self, *, domain: str, bounds: StreamLimits, changes: AssetAlias, **settings: Any) -> None:
@@ -210,7 +210,7 @@ class StreamOperator(CommandOperator):
 
 
 def _waiting(status: Any, domain: str, queries: Mapping[str, Any]) -> dict[str, str]:
-    """Query -> what it has not taken yet."""
+    """Maps each query to a description of the input that it has not read yet."""
     lag = sum(
         partition["lag"] or 0
         for topic in status["topics"]

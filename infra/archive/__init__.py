@@ -9,6 +9,6 @@
     read_all(archive.plan(ranges), archive.store, ["value"])       # read: Arrow batches in this process, without Spark
     log_frame(spark, settings, archive, topic, ranges[topic])      # union: archive, and the broker for the rest
 
-What is not archived is refused before anything is read (NotArchived names the frontier, LogGap what is missing);
+Offsets that are not archived are refused before anything is read (NotArchived names the frontier, LogGap the hole);
 damage is found while reading (CorruptSegment).
 """

@@ -79,8 +79,8 @@ def jvm_exit_code() -> int | None:
 def tune_for_batch_size(spark: SparkSession, *, few: bool) -> None:
     """Configures the session's next queries for few rows, or for many.
 
-    For few rows, interpretation costs less than the compilation of classes, which every new literal, such as a
-    watermark, triggers again; adaptive execution has nothing to improve then.
+    Interpretation of few rows costs less than the compilation of classes, which every new literal, such as a watermark,
+    triggers again; adaptive execution has nothing to improve then.
     """
     spark.conf.set("spark.sql.codegen.wholeStage", str(not few).lower())
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if few else "FALLBACK")

@@ -80,7 +80,7 @@ class Turns:
     def is_heavy(self, name: str) -> bool:
         """Whether the last step of a table took several times as long as usual for the others.
 
-        On a busy machine all steps take long, so none is heavy for that.
+        All steps take long on a busy machine, so none is heavy for that.
         """
         others = [took_s for other, took_s in self._took_s.items() if other != name]
         return bool(others) and self._took_s.get(name, 0.0) > _HEAVY * median(others)

@@ -48,8 +48,8 @@ def holds_no_more(live: Platform, table: Table, last: MicroBatch) -> bool:
 def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
     """Lists the micro-batches that lead to the last one, oldest first.
 
-    Those of the lost checkpoint are unchanged. Earlier ones are known from the table's commits and are merged into ones
-    of `max_offsets` rows; the first is also a snapshot of everything earlier.
+    Micro-batches of the lost checkpoint are unchanged. Earlier ones are known from the table's commits and are merged
+    into ones of `max_offsets` rows; the first is also a snapshot of everything earlier.
 
     Raises:
         FileNotFoundError: the events tables cannot be read as of then: their logs were cleaned up since.
