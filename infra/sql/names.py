@@ -19,15 +19,15 @@ _EPOCH, _DAY_MS = datetime(1970, 1, 1, tzinfo=UTC), 86_400_000
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """How an engine writes names and constants.
+    """The syntax of names and constants of an engine.
 
     Attributes:
-        quote: the sign around a name.
-        apostrophe: how a text has one; with a backslash, a text has that sign twice, too.
+        quote: the quotation mark of names.
+        apostrophe: its escape in a text; if it has a backslash, backslashes are doubled, too.
         double: the type of a `float`.
-        instant, local: a time with a zone and one without, of its microseconds since 1970.
-        day: a date, of its days since 1970.
-        binary: bytes, of their hexadecimal digits.
+        instant, local: the template of a time with a zone, and without one, from microseconds since 1970.
+        day: the template of a date, from days since 1970.
+        binary: the template of bytes, from hexadecimal digits.
     """
 
     quote: str = '"'
@@ -53,7 +53,7 @@ class Dialect:
         return ", ".join(map(self.name, columns))
 
     def literal(self, value: Constant) -> str:
-        """Writes a constant of its own type; a whole number beyond 64 bits is a decimal."""
+        """Writes a constant with its own type; an integer beyond 64 bits is a decimal."""
         match value:
             case None:
                 return "NULL"
@@ -77,7 +77,7 @@ class Dialect:
         """Writes a time in any year as a constant of a column's type, a date or a timestamp.
 
         Args:
-            ms: epoch milliseconds; of a date the day that they are in counts.
+            ms: epoch milliseconds; a date is the day that contains them.
         """
         import pyarrow as pa
 

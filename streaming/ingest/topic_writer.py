@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", "pa.Table", "DataFrame")
 PLACE = (PARTITION, OFFSET)
-"""Bytes of records that one process decodes at once; a Spark task's result needs several times as much heap."""
 _ATTEMPTS = 2
 _log = logging.getLogger("twofold.ingest")
 
