@@ -61,7 +61,7 @@ def column_types(rows: Rows) -> dict[str, str]:
 
 
 def without_maps(value: str, rows: Rows, column: str, by: Dialect) -> str:
-    """Writes a value of a column of the rows with its maps as entries in order: of maps Spark knows no two equal.
+    """Writes a value of a column with its maps as ordered entries, since Spark cannot compare maps.
 
     Args:
         value: in the SQL of the engine.

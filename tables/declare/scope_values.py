@@ -1,4 +1,4 @@
-"""What the inputs of a table have for the columns of `recompute_by`, as expressions over a row of theirs."""
+"""The expressions by which inputs have the columns of `recompute_by`, over a row of the input."""
 
 from __future__ import annotations
 
