@@ -57,8 +57,7 @@ class Pinned:
 
     Attributes:
         stream: the id of the stream that writes the table.
-        watermark_ms: rows that close before it no longer belong to the stream; None: no row has closed, or none ever
-            does.
+        watermark_ms: rows that close before it no longer belong to the stream; None: none has closed, or none does.
         version: of the table itself.
         versions: input -> its version.
     """

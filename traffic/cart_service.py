@@ -34,8 +34,7 @@ class Command(msgspec.Struct, frozen=True):
 class Cart:
     """The state of one cart; only its own events change it.
 
-    Use one caller at a time: checking a command and making its event is one step, so that each event has a version of
-    its own.
+    Use one caller at a time: the check of a command and its event are one step, so that no version repeats.
     """
 
     def __init__(self, cart_id: str) -> None:

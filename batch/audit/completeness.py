@@ -170,8 +170,7 @@ def certify(lake: Lake, registry: Registry, table: Table, version: int | None = 
 def coverage(lake: Lake, topic: Topic, version: int | None = None) -> list[Coverage]:
     """Counts the offsets that the events table had ingested at a version, or has now, by partition.
 
-    A replay moves records from one table to the other, so both are read as they are now, up to the offsets of the
-    version.
+    A replay moves records from one table to the other, so both are read as they are now, up to those offsets.
     """
     connection, log = _stored(lake, topic, version)
     rows = connection.execute(_COUNTS).fetchall()

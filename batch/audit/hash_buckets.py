@@ -80,8 +80,7 @@ def of_turn(table: Table, frame: DataFrame, turn: Turn) -> DataFrame:
 def compare_buckets(table: Table, should: DataFrame, live: DataFrame, *, with_doubles: bool = True) -> BucketComparison:
     """Finds the buckets, each a day and a part of its keys, in which two sides differ, in one pass over both.
 
-    Columns with a tolerance are left out. Doubles are compared exactly, though rows that differ only by rounding are
-    equal.
+    Columns with a tolerance are left out. Doubles are compared exactly, though rounding does not make rows differ.
     """
     expected = cast_like(should, live)
     compared = [

@@ -94,9 +94,8 @@ def note_transactions(platform: Platform, topic: Topic, log: Log, empty: Spans) 
 def unread_tombstones(lake: Lake, topic: Topic, empty: Spans, now: datetime) -> list[Gap]:
     """Returns the offsets of a compacted topic at which the broker may have removed a tombstone before it was read.
 
-    The broker keeps a tombstone for `TOMBSTONES_MS` after it has removed the older records of the key. No tombstone is
-    missed by a reader that has read the record before the hole less than that time ago, or has begun to read the topic
-    since.
+    The broker keeps a tombstone for `TOMBSTONES_MS` after the removal of older records of the key. A reader misses none
+    if it has read the record before the hole, or has begun to read the topic, less than that time ago.
 
     Args:
         empty: offsets that the log no longer has.

@@ -115,8 +115,7 @@ class Plan:
         asks: more rows of a table change than its `approve_above`.
         compared: the number of rows that the rewrite has compared with their recomputation, if counted.
         begun_at, published_at, discarded_at: the times of these events, if they have happened.
-        begun: table -> its version at `begun_at`; `left`: table -> number of its rows that others changed before
-            publication.
+        begun: table -> its version at `begun_at`; `left`: table -> number of rows that others changed before.
         done: the number of completed steps of the publication, see `batch.plan.steps`.
         format: of the stored plan, see `FORMAT`.
     """

@@ -136,8 +136,7 @@ def _outbox_records(capture: Capture) -> dict[str, str]:
 def known(settings: Settings, capture: Capture) -> list[Capture]:
     """Lists the captures for the same topic that Connect knows, ordered by the number of their snapshot.
 
-    If there are several, the last one replaces the others, and rows deleted since the earlier ones must still be
-    removed.
+    If there are several, the last one replaces the others, and rows deleted since are still to be removed.
 
     Raises:
         ConnectUnreachable: retryable.

@@ -47,8 +47,7 @@ class CommitTag:
 
     Attributes:
         app: the stream of commits that it belongs to; the table remembers the last `version` of each.
-        version: grows with every commit of `app`; a commit whose version is not greater was made already and is
-            skipped.
+        version: grows with every commit of `app`; a commit with no greater one was made already and is skipped.
         info: offset ranges, cause, run, code fingerprint: kept as JSON in `userMetadata`.
     """
 

@@ -128,8 +128,7 @@ class Lake:
         """Creates the table if it does not exist.
 
         Args:
-            statistics: columns whose least and greatest values are kept per file; those of other columns would only
-                cost time.
+            statistics: columns whose least and greatest values are kept per file; others would only cost time.
         """
         if self.exists(name):
             return

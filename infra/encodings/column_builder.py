@@ -22,8 +22,7 @@ class ColumnBuilder:
     """Builds the columns of a batch of records.
 
     Attributes:
-        misfits: number of a record -> the reason why a column cannot hold its value; its columns have an arbitrary
-            value.
+        misfits: number of a record -> why a column cannot hold its value; the columns have any value there.
     """
 
     def __init__(self) -> None:

@@ -39,8 +39,7 @@ _LOST = (
 def open_session(settings: Settings, name: str) -> SparkSession:
     """Opens a Spark session for one command; it has its own settings, and `stop` cancels its running jobs.
 
-    If `TWOFOLD_SPARK` is empty, it is a session of the supervised server, or in this process while the platform is
-    down.
+    If `TWOFOLD_SPARK` is empty, it is one of the supervised server, or in this process while the platform is down.
 
     Raises:
         SparkUnreachable: there is a server, and it does not answer. Retryable.

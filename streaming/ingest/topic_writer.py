@@ -206,8 +206,7 @@ class TopicWriter:
     def move(self, event_ms: int, log_ms: int) -> None:
         """Advances the topic's event time without a record.
 
-        The commit adds one row to the events, at the position at which streams expect it by `_late_by_ms` of later
-        records.
+        The commit adds one row to the events, where streams expect it by `_late_by_ms` of later records.
 
         Args:
             event_ms: the new event time of the topic, epoch milliseconds.
@@ -251,8 +250,7 @@ class TopicWriter:
         """Appends to the events; False if another driver has advanced the frontier that `after` follows.
 
         Args:
-            appended_ms: the time when the broker appended the newest record among the rows; None: unknown, or no row is
-                a record.
+            appended_ms: when the broker appended the newest record among the rows; None: unknown, or there is none.
         """
         after = replace(after, log=self.log, driver=self._driver)
         stamp = _stamp(after, cause)

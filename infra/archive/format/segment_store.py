@@ -14,7 +14,7 @@ from infra.errors import ArchiveUnreachable
 
 @dataclass(frozen=True)
 class Store:
-    """Reads the files of segments through fsspec; pickles as its address, so that other processes can use it.
+    """Reads the files of segments through fsspec; other processes get its address and open it again.
 
     Args:
         root: a path or a URL of a file system that fsspec knows.
