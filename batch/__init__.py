@@ -1,1 +1,1 @@
-"""Batch work: recompute tables from the log and publish the difference."""
+"""Batch work: recomputes tables from the log and publishes the difference."""

@@ -1,4 +1,4 @@
-"""A table as of a point of the log: recomputed from the records before it, by today's definition."""
+"""Recomputes a table as of a point of the log, from the records before it, by the current definition."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ FINAL = "_final"
 
 @dataclass(frozen=True)
 class AsOf:
-    """Tables from the records before a cut.
+    """Computes tables from the records before a cut.
 
-    Whatever was late by then, corrected since or not, is in: a table is a function of a prefix of the log. Events are
-    taken as they are today, so that what a replay put right is right here, too.
+    Late records before the cut are included, whether corrected since or not: a table is a function of a prefix of the
+    log. Events are read as they are now, so that corrections by a replay are included.
 
     Attributes:
-        before: topic -> the first offsets that are not in, or the time by which the broker had got what is.
+        before: topic -> the first excluded offsets; or the time by which the broker had received the included records.
     """
 
     platform: Platform
     before: Mapping[str, LogPosition]
 
     def rows(self, table: Table) -> DataFrame:
-        """The table's rows, and `_final`: whether a row had closed by then; of tables that close none, always.
+        """Computes the table's rows, and `_final`: whether a row had closed by then; true for tables that never close.
 
         Raises:
             BadArgument: offsets of a topic that the table does not read, or none of one that it reads.
@@ -53,7 +53,7 @@ class AsOf:
         registry = self.platform.registry
         is_final = F.lit(True) if table.closes_at is None else self._is_closed(table, table.closes_at)
         rows = derive_over(registry, table, before).withColumn(FINAL, is_final)
-        # Of a key that has closed rows one of these stays, as in the table once it was reconciled.
+        # If a key has closed rows, one of these stays, as in the table after a reconcile.
         return one_of_each_key(rows, table, registry.strategy(table), closed=FINAL)
 
     def _is_closed(self, table: Table, closes_at: str) -> Column:
@@ -69,7 +69,7 @@ class AsOf:
         return self.platform.lake.frame(self.platform.spark, topic.full_name).where(span.sql(SPARK))
 
     def _watermark_ms(self, table: Table) -> int | None:
-        """Before it, a stream that had taken in just these records would have closed its rows."""
+        """Returns the watermark of a stream that had read just these records, epoch milliseconds."""
         from pyspark.sql import functions as F
 
         newest: list[int | None] = []

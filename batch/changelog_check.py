@@ -1,4 +1,4 @@
-"""Checks that the stream's changes with the corrections of the ledger give the table."""
+"""Checks that a stream's changes and the corrections of the ledger add up to the table."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _VERSION, _CHANGE_TYPE = "_commit_version", "_change_type"
 
 
 def unexplained_changes(lake: Lake, table: Table) -> int:
-    """How many rows of the table are not what the stream's commits, and the corrections of batch runs, add up to.
+    """Counts the rows of the table that differ from the sum of its stream's commits and of batch corrections.
 
-    What was written past the platform is in neither of them. Of a log that was cleaned, only rows that the commits
-    that are left changed are looked at.
+    Writes by other programs are in neither. If the log was cleaned up, only rows changed by the remaining commits are
+    checked.
 
     Raises:
-        ChangesGone: a VACUUM removed what commits that are left changed: the comparison cannot be made.
+        ChangesGone: a VACUUM removed the changes of remaining commits, so the comparison is impossible.
     """
     newest = lake.version(table.full_name)
     oldest = lake.oldest_commit(table.full_name, -1, newest)
@@ -44,7 +44,7 @@ def unexplained_changes(lake: Lake, table: Table) -> int:
 
 
 def _last_changes(lake: Lake, table: Table, newest: int, oldest: int) -> pa.Table:
-    """The last change of each key that commits of the versions `[oldest, newest]` made; `_gone`: it was a deletion."""
+    """Returns the last change of each key by commits of the versions `[oldest, newest]`; `_gone`: it was a deletion."""
     name = table.full_name
     schema = pa.schema(lake.open(name, newest).schema())
     commits = list(lake.commits(name, oldest - 1, newest))
@@ -69,7 +69,7 @@ def _last_changes(lake: Lake, table: Table, newest: int, oldest: int) -> pa.Tabl
 
 
 def _changes(corrections: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Corrections as rows of the table, each with its version and whether it deletes the row."""
+    """Converts corrections to rows of the table, each with its version and whether it deletes the row."""
     rows = [
         {
             **_row(json.loads(correction["after"] or correction["before"]), schema),

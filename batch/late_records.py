@@ -1,4 +1,4 @@
-"""Records that were too late for a table's stream, and the corrections that each of them caused."""
+"""Lists the records that were too late for a table's stream, and the corrections that each of them caused."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class LateRecord:
 
     Attributes:
         fate: `corrected`: rows were published because of it; `changed nothing`: they were right; `dropped`: by
-            declaration it is counted only; `waits`: for rows that the stream still revises; `not looked at yet`: the
-            next reconcile will.
-        runs: that looked at it.
+            declaration it is only counted; `waits`: for rows that the stream still revises; `not looked at yet`: left
+            to the next reconcile.
+        runs: that checked it.
         rows: keys of the rows that were corrected because of it.
     """
 
@@ -46,10 +46,10 @@ class LateRecord:
 
 
 def late_records(platform: Platform, table: Table, since: datetime | None = None) -> list[LateRecord]:
-    """Every record that forced, or will force, a look at the table, by topic, partition and offset.
+    """Returns every record that forced, or will force, a check of the table, by topic, partition and offset.
 
     Args:
-        since: leave out what only earlier runs looked at.
+        since: leave out records that only earlier runs checked.
     """
     ledgers = Ledgers(platform.lake)
     pending = ledgers.position(table.full_name).pending
@@ -94,10 +94,10 @@ def _record(
 def _corrected(
     ledgers: Ledgers, table: Table
 ) -> tuple[dict[tuple[Any, ...], dict[str, Mapping[str, Any]]], dict[str, ChangedRows]]:
-    """By the place of a record: the rows that were corrected because of it, by key.
+    """Maps the place of each late record to the rows that were corrected because of it, by key.
 
     Returns:
-        Also, by run, the rows of corrections that name the first of many records only.
+        Also, by run, the rows of corrections that name only the first of many records.
     """
     corrected: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
     more: dict[str, list[Changed]] = defaultdict(list)
@@ -113,7 +113,7 @@ def _corrected(
 
 
 def _waits(table: Table, scope: Scope, e: CausingRecord) -> bool:
-    """Whether a pending scope holds rows that the record can have changed."""
+    """Whether a pending scope has rows that the record can have changed."""
     named = zip(table.recompute_by, scope.values, strict=True)
     if any(
         value is not ... and column in e.scope and e.scope[column] != to_plain_json(value) for column, value in named
@@ -125,7 +125,7 @@ def _waits(table: Table, scope: Scope, e: CausingRecord) -> bool:
 
 
 def counts(records: Sequence[LateRecord]) -> Iterator[tuple[Fate, int]]:
-    """How many records had which fate, those fates left out that none had."""
+    """Yields the number of records of each fate, without fates that have none."""
     for fate in get_args(Fate):
         if number := sum(record.fate == fate for record in records):
             yield fate, number

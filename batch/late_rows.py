@@ -1,4 +1,4 @@
-"""Ingested records that a table may lack because its stream dropped them as late."""
+"""Counts ingested records that a table may lack because its stream dropped them as late."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tables.refresh.streaming_checkpoint import Checkpoint
 
 @dataclass(frozen=True, kw_only=True)
 class Late:
-    """Late records that a version of a table may lack, though its stream has read them.
+    """Late records that a version of a table may lack, although its stream has read them.
 
     Attributes:
-        table: whose stream may have dropped it; the table itself, or one that it is computed from.
-        records: late records that no reconcile of that version has looked at; of which topic.
-        dropped: late records that are left out by declaration.
-        waiting: groups of rows that a reconcile has left until they close.
+        table: the table whose stream may have dropped them; the table itself, or one upstream.
+        records: the number of late records of `topic` that no reconcile of that version has checked.
+        dropped: the number of late records that are left out by declaration.
+        waiting: the number of scopes that a reconcile has left until they close.
     """
 
     table: str
@@ -38,7 +38,7 @@ class Late:
 
     @property
     def fault(self) -> str:
-        """The records that may be missing, for people; empty when none is."""
+        """The records that may be missing, for people; empty if there are none."""
         reasons = (
             [f"{self.records} late records of {self.topic} that no reconcile has looked at"] if self.records else []
         )
@@ -47,10 +47,10 @@ class Late:
 
 
 def late_rows(lake: Lake, registry: Registry, table: Table, taken: Mapping[str, int]) -> list[Late]:
-    """The late records that the table, and each table that it is computed from, may lack.
+    """Returns the late records that the table, and each table upstream of it, may lack.
 
     Args:
-        taken: topic or table -> the version of it that is in; the table itself among them.
+        taken: topic or table -> the version that was read; includes the table itself.
     """
     positions = reconcile_positions(lake)
     late: dict[tuple[str, str], Late] = {}
@@ -65,7 +65,7 @@ def late_rows(lake: Lake, registry: Registry, table: Table, taken: Mapping[str, 
 
 
 def _of_version(lake: Lake, table: Table, standing: ReconcilePosition | None, version: int) -> ReconcilePosition | None:
-    """The standing, unless it is of a newer version of the table or of another stream."""
+    """Returns the position, unless it is of a newer version of the table or of another stream."""
     if standing is None or standing.stream != Checkpoint.of_table(lake.settings, table).stream:
         return None
     return standing if standing.consumed.get(table.full_name, -1) <= version else None
@@ -95,13 +95,13 @@ def _late(lake: Lake, table: Table, topic: Topic, standing: ReconcilePosition | 
 
 @dataclass(frozen=True)
 class Missed:
-    """Rows of an events table that streams may not have seen.
+    """Rows of an events table that streams may have missed.
 
     Attributes:
-        late: appended with `_late_by_ms` at or beyond the delay: every row that the watermark dropped is among them.
+        late: rows whose `_late_by_ms` is at least the delay; they include every row that the watermark dropped.
         replayed: old and new rows of replays and of other commits that streams skip.
-        is_cleaned: commits of that time are gone. Both are then a superset of the rows that there still are; what a
-            replay took out, or what a row was before it, nobody knows any more.
+        is_cleaned: commits of that time are gone. Both then hold a superset of these rows, as far as they still exist;
+            rows that a replay removed or replaced are unknown.
     """
 
     late: pa.Table
@@ -112,10 +112,10 @@ class Missed:
 def missed_by_streams(
     lake: Lake, name: str, after: int, through: int, columns: Sequence[str], late_from_ms: int | None
 ) -> Missed:
-    """The records of versions `(after, through]` that streams with a watermark delay of `late_from_ms` may have missed.
+    """Returns the records of versions `(after, through]` that streams with this watermark delay may have missed.
 
     Args:
-        late_from_ms: None: the stream drops nothing.
+        late_from_ms: the delay; None: the stream drops nothing.
 
     Returns:
         Tables of `columns`, one row per change. Files whose statistics exclude late rows are not opened.
@@ -132,9 +132,9 @@ def missed_by_streams(
 def late_within_commit(
     lake: Lake, name: str, version: int, columns: Sequence[str], event_time: str, late_from_ms: int
 ) -> pa.Table:
-    """Rows of one commit that are late by other rows of the same commit.
+    """Returns the rows of one commit that are late relative to other rows of the same commit.
 
-    `_late_by_ms` looks at earlier commits only; where a stream took a commit in parts, these may be dropped, too.
+    `_late_by_ms` compares only with earlier commits; a stream that read a commit in parts may have dropped these rows.
     """
     table = lake.open(name)
     rows = changes_between(table, name, version, version, columns_in(table, columns))

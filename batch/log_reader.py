@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Log:
-    """The log of some topics: the archive where it has it, the broker for the rest."""
+    """The log of some topics: read from the archive as far as it reaches, and from the broker for the rest."""
 
     platform: Platform
     topics: Sequence[str]
@@ -47,7 +47,7 @@ class Log:
         return offsets(self.platform.lake.settings, [topic])[topic]
 
     def starts(self, topic: str) -> dict[int, int]:
-        """The first offset of each partition that there still is.
+        """Returns the first offset of each partition that still exists.
 
         Raises:
             BrokerUnreachable: retryable.
@@ -62,16 +62,16 @@ class Log:
         }
 
     def ranges(self, topic: Topic, span: OffsetSelection, now: datetime) -> dict[int, Range]:
-        """The offsets of each partition that are meant; partitions of which none is are left out.
+        """Resolves a selection to the offsets of each partition; partitions without any are left out.
 
         Raises:
             BadArgument: partitions that the topic does not have, or a range that begins before its log or ends before
                 it begins.
-            NotArchived: a range ends beyond what is ingested, or beyond the archive; names that frontier.
-                Retryable: it moves.
+            NotArchived: a range ends beyond the ingested offsets, or beyond the archive; names that frontier.
+                Retryable, since it moves.
             BrokerUnreachable: retryable.
         """
-        # Asked after `now`: what comes to the log later was not appended before any instant that lies before `now`.
+        # Read after `now`: later records were not appended before any instant that precedes `now`.
         on_broker = self._on_broker(topic.full_name)
         earliest, ingested = (
             self._starts(topic.full_name, on_broker),
@@ -85,7 +85,7 @@ class Log:
             self._require_all_before(topic, span.end, reach, latest)
         frontier_of = "what is ingested"
         if span.archived:
-            # A hole in the archive is no end of it: what lies there the broker is asked for, and missed if it has not.
+            # A hole in the archive does not end it: the broker is asked for the records of the hole.
             archived, frontier_of = self._archive.runs(topic.full_name), "the archive"
             reach = {p: min(reach[p], archived[p][-1].end if p in archived else there) for p, there in earliest.items()}
         start, end = self._resolved(topic, span.start, earliest), self._resolved(topic, span.end, reach)
@@ -99,7 +99,7 @@ class Log:
         return ranges_of
 
     def _resolved(self, topic: Topic, edge: LogPosition | None, otherwise: Mapping[int, int]) -> Mapping[int, int]:
-        """The offset of each partition."""
+        """Resolves a position to the offset of each partition."""
         if isinstance(edge, datetime):
             edge = offsets_at(self.platform.lake, topic, edge)
         return {**otherwise, **(edge or {})}
@@ -107,7 +107,7 @@ class Log:
     def _require_all_before(
         self, topic: Topic, instant: datetime, ingested: Mapping[int, int], latest: Mapping[int, int]
     ) -> None:
-        """Require that all records before an instant are ingested: a later one is, or all that the broker has."""
+        """Refuses an instant unless a later record, or the broker's last one, was ingested."""
         offsets = offsets_at(self.platform.lake, topic, instant)
         for partition, end in latest.items():
             reached = ingested[partition]
@@ -120,16 +120,16 @@ class Log:
                 )
 
     def archived(self, topic: str, some: Spans) -> dict[int, list[Range]]:
-        """The records of these offsets that only the archive has."""
+        """Filters offsets to those that the archive has."""
         runs = self._archive.runs(topic)
         return within(some, {p: [(bounds.start, bounds.end) for bounds in here] for p, here in runs.items()})
 
     def still_on_broker(self, topic: str, some: Spans) -> dict[int, list[Range]]:
-        """The part of them that the broker has on its own disk, so that it need not fetch archived segments."""
+        """Filters offsets to those that the broker has on its own disk, without fetching archived segments."""
         return within(some, {p: [(on.earliest_local, on.latest)] for p, on in self._on_broker(topic).items()})
 
     def copies(self, topic: str, some: Spans) -> tuple[DataFrame, DataFrame]:
-        """Their raw records, with the columns of `RECORD`, twice: from the archive, and through the broker."""
+        """Reads the raw records of these offsets, columns of `RECORD`, twice: from the archive and from the broker."""
         spark, settings = self.platform.spark, self.platform.lake.settings
         parts = list(batches_of_size(some))
         archived = [frame(spark, self._archive, {topic: part}, RECORD) for part in parts]
@@ -137,12 +137,12 @@ class Log:
         return _union(archived), _union(served)
 
     def in_transactions(self, topic: str, holes: Spans) -> dict[int, list[Range]]:
-        """The parts of offsets without a committed record that markers and aborted records fill.
+        """Returns the parts of these offsets, without committed records, that hold markers or aborted records.
 
         Raises:
             BrokerUnreachable: retryable.
         """
-        # The reader of the archive refuses a segment in which an offset is missing: what it gives no record of is none.
+        # The archive reader refuses a segment with a missing offset: an offset without a record has none.
         archived = self.archived(topic, holes)
         if rest := subtract(holes, archived):
             for partition, here in in_transactions(self.platform.lake.settings, topic, rest).items():
@@ -150,13 +150,13 @@ class Log:
         return archived
 
     def read(self, topic: Topic, ranges: Ranges) -> DataFrame:
-        """The records of `[start, end)` of each partition, with the columns of `raw_columns(topic)`, in no order.
+        """Reads the records of `[start, end)` of each partition, with the columns of `raw_columns(topic)`, in no order.
 
-        What is known to be lost is left out.
+        Offsets that are known to be lost are left out.
 
         Raises:
-            LogGap: neither the archive nor the broker has all the rest; names what is missing.
-            NotArchived: the log ends before it.
+            LogGap: neither the archive nor the broker has all the rest; names the missing offsets.
+            NotArchived: the log ends before the end of a range.
             BrokerUnreachable: retryable.
         """
         columns = raw_columns(topic)
@@ -175,10 +175,10 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def offsets_at(lake: Lake, topic: Topic, instant: datetime) -> dict[int, int]:
-    """The first ingested offset of each partition that the broker appended at that instant or later.
+    """Returns the first ingested offset of each partition that the broker appended at that instant or later.
 
-    It follows from events and quarantine, so that the log need not be asked; the end of what was ingested where nothing
-    came since.
+    It is computed from events and quarantine, without the log; the end of the ingested offsets if there is no such
+    record.
     """
     ends = dict(read_ingested_offsets(lake, topic).ends)
     connection = duckdb_utc()

@@ -18,13 +18,12 @@ LogPosition = Mapping[int, int] | datetime
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetSelection:
-    """A selection of records of a topic: all, without parameters.
+    """A selection of records of a topic; without parameters, all records.
 
     Attributes:
-        start: the first; with offsets, partitions that it does not name are left out; None: the earliest that there is.
-        end: where they end, itself not among them; None, and of partitions that it does not name: what ingest has
-            taken in.
-        partitions: no others; None: all.
+        start: the first record; with offsets, partitions that it does not name are left out; None: the earliest one.
+        end: the exclusive end; None, and for partitions that it does not name: the end of the ingested offsets.
+        partitions: only these; None: all.
         archived: only records that only the archive has; None in `end` means as far as it reaches.
     """
 
@@ -35,12 +34,12 @@ class OffsetSelection:
 
     @classmethod
     def before(cls, end: LogPosition) -> OffsetSelection:
-        """All records before an edge; with offsets, partitions that it does not name are left out."""
+        """Selects all records before an end; with offsets, partitions that it does not name are left out."""
         return cls(start=None if isinstance(end, datetime) else dict.fromkeys(end, 0), end=end)
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing that was ingested is left out."""
+        """Whether it selects everything that was ingested."""
         return self == OffsetSelection()
 
     def sql(self, by: Dialect) -> str:
@@ -48,13 +47,15 @@ class OffsetSelection:
         return " AND ".join(f"({part})" for part in self._conditions(by)) or "true"
 
     def takes(self, partition: int) -> bool:
-        """Whether some offsets of the partition can be selected."""
+        """Whether it can select offsets of the partition."""
         is_left_out = isinstance(self.start, Mapping) and partition not in self.start
         return not is_left_out and (self.partitions is None or partition in self.partitions)
 
     def require_valid(self, topic: Topic, there: Collection[int]) -> None:
-        """Raises:
-        BadArgument: a partition that is not `there`, or an end before its start.
+        """Refuses a selection that the topic cannot have.
+
+        Raises:
+            BadArgument: a partition that is not `there`, or an end before its start.
         """
         given = {"start": self.start, "end": self.end, "partitions": self.partitions}
         for name, partitions in given.items():
@@ -101,7 +102,7 @@ def require_past(topic: Topic, instant: datetime, now: datetime) -> None:
 
 
 def require_there(topic: Topic, partition: int, asked: Range, there: Range, frontier_of: str) -> None:
-    """A range is one, and lies within what there is."""
+    """Refuses a range that ends before it begins, or that exceeds the available offsets."""
     (first, last), (earliest, reach) = asked, there
     text = f"{topic.full_name}, partition {partition}: [{first}, {last}) "
     if max(first, last) > reach:

@@ -1,4 +1,4 @@
-"""Detects pending work for reconcile from the Delta logs alone: no Spark, no data file opened."""
+"""Detects pending work for reconcile from the Delta logs alone, without Spark and without opening data files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[RunResult] | None:
-    """The result that reconcile reports where nothing is to be done; None where a table has work.
+    """Returns the results of a reconcile without work; None if a table has work.
 
     Raises:
         BadArgument: an unknown table.
@@ -38,9 +38,9 @@ def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[RunResult]
 
 
 def pending_tables(settings: Settings, tables: Sequence[str] = ()) -> list[str]:
-    """Full names of the tables that may have work for reconcile, and of those below them, in dependency order.
+    """Returns the full names of tables that may have work for reconcile, and of those below them, in dependency order.
 
-    As `nothing_to_do` does, it notes now and then what was looked through.
+    Like `nothing_to_do`, it stores the checked positions from time to time.
 
     Raises:
         BadArgument: an unknown table.
@@ -58,10 +58,10 @@ def pending_tables(settings: Settings, tables: Sequence[str] = ()) -> list[str]:
 
 
 def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bool:
-    """Whether nothing since their last reconcile can have made a row of these tables wrong, or waits to be recorded.
+    """Whether no change since their last reconcile can have made a row of these tables wrong, or waits to be recorded.
 
-    True is certain, and what was looked through for it is noted now and then, so that it is not looked through for
-    ever. False is a suspicion: an absent statistic or a commit that was cleaned up counts as one.
+    True is certain; the checked positions are stored from time to time, so that they are not checked again. False is a
+    suspicion: an absent statistic or a commit that was cleaned up counts as one.
     """
     passed: dict[str, ReconcilePosition] = {}
     for table, has_work, position in _looked_at(lake, registry, tables):
@@ -76,7 +76,7 @@ def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bo
 def _looked_at(
     lake: Lake, registry: Registry, tables: Sequence[Table]
 ) -> Iterator[tuple[Table, bool, ReconcilePosition | None]]:
-    """Each table, whether it may have work, and the position to note where it has none and much was looked through."""
+    """Yields each table, whether it may have work, and the position to store if many commits were checked in vain."""
     positions, logs = reconcile_positions(lake), _Logs(lake)
     for table in tables:
         before = positions.get(table.full_name)
@@ -95,7 +95,7 @@ def _note(lake: Lake, passed: Mapping[str, ReconcilePosition]) -> None:
 
 
 class _Facts(NamedTuple):
-    """Facts of a commit; `late_ms`: the greatest lateness of its rows, None where that is unknown."""
+    """Facts of a commit; `late_ms`: the greatest lateness of its rows, None if unknown."""
 
     changes: bool
     rewrites: bool
@@ -106,7 +106,7 @@ class _Facts(NamedTuple):
 
 @dataclass(frozen=True)
 class _Logs:
-    """Logs as they were when they were first asked for: each commit is read once, however many tables come of it."""
+    """Caches the logs as of their first use: each commit is read once for all tables."""
 
     lake: Lake
     _versions: dict[str, int] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class _Logs:
         return self._versions[name]
 
     def commits(self, name: str, after: int, through: int) -> Iterator[_Facts]:
-        """The facts of commits in `(after, through]`, by version."""
+        """Yields the facts of commits in `(after, through]`, by version."""
         for version in range(after + 1, through + 1):
             if (name, version) not in self._known:
                 (commit,) = self.lake.commits(name, version - 1, version)
@@ -134,7 +134,7 @@ def _facts(commit: LoggedCommit) -> _Facts:
 
 
 def _after(logs: _Logs, registry: Registry, table: Table, before: ReconcilePosition | None) -> ReconcilePosition | None:
-    """The reconcile position of the table after a look at its logs; None where it has work."""
+    """Returns the table's reconcile position after a check of the logs; None if it has work."""
     name, mark = table.full_name, definition(table, registry)
     if not logs.lake.exists(name):
         return None
@@ -174,7 +174,7 @@ def has_taken_in(
     read = min((following.get(place, 0) for place in places), default=0)
     try:
         return read > through or not any(c.changes for c in lake.commits(source.full_name, read - 1, through))
-    except FileNotFoundError:  # what it has not recomputed is no longer known
+    except FileNotFoundError:  # the changes that it has not recomputed are unknown
         return False
 
 

@@ -1,4 +1,4 @@
-"""The versions and the watermark that batch work on one table starts from, and what is in flight."""
+"""Pins the versions and the watermark from which batch work on one table starts."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class Touched:
 
 @dataclass
 class Pinned:
-    """One table, pinned to what was committed when the work began.
+    """One table, pinned to the commits at the start of the work.
 
-    The stream's watermark is read before the versions of the inputs: a row that was closed by then was computed from
-    what these versions hold, so nothing that is read here can be ahead of it.
+    The stream's watermark is read before the versions of the inputs: rows that were closed by then were computed from
+    these versions or earlier ones, so the stream cannot be ahead of the pinned inputs.
 
     Attributes:
         stream: the id of the stream that writes the table.
-        watermark_ms: rows that close before it are not the stream's any more; None: no row has closed, or none ever.
+        watermark_ms: rows that close before it no longer belong to the stream; None: none has closed, or none does.
         version: of the table itself.
         versions: input -> its version.
     """
@@ -82,13 +82,13 @@ class Pinned:
 
     @property
     def is_open(self) -> bool:
-        """No row has closed yet: all are the stream's."""
+        """Whether no row has closed yet, so that all rows belong to the stream."""
         return bool(self.table.closes_at and self.watermark_ms is None)
 
     def _closed_before_ms(self) -> int | None:
-        """The greatest time up to which rows were closed, by the stream or by another writer of the table.
+        """Returns the greatest time up to which rows were closed, by the stream or by another writer of the table.
 
-        Where no stream ever did, rows are open that it would still revise once it has read what the topics have.
+        If no stream ever did, it is the watermark that a stream would have after it has read all events.
         """
         lake, name = self.platform.lake, self.table.full_name
         info = lake.newest_info(name, "watermark_ms") or {}
@@ -101,9 +101,9 @@ class Pinned:
 
     @cached_property
     def settled(self) -> Mapping[str, int]:
-        """Input -> the version up to which the table's stream cannot undo a replay any more, at most the pinned one.
+        """Input -> the version up to which the table's stream can no longer undo a replay, at most the pinned one.
 
-        A stream without a watermark that is behind may still read an old file with what a replay has removed since.
+        A stream without a watermark that lags may still read an old file with records that a replay has removed since.
         """
         if not self.stream or self.platform.registry.strategy(self.table) not in (Strategy.APPEND, Strategy.LATEST):
             return self.versions
@@ -111,18 +111,19 @@ class Pinned:
         return {name: min(version, read.get(name, 0) - 1) for name, version in self.versions.items()}
 
     def before(self) -> ReconcilePosition:
-        """The position of the last reconcile.
+        """Returns the position of the last reconcile.
 
-        Where another stream has written the table from the beginning, all that it may have dropped must be looked at.
+        If another stream has rewritten the table from the beginning, the position is empty, so that everything is
+        checked.
         """
         before = self.ledgers.position(self.table.full_name)
         return before if before.stream == self.stream else ReconcilePosition(stream=self.stream)
 
     def after(self, pending: Mapping[Scope, int] | None = None, runs: Collection[str] = ()) -> ReconcilePosition:
-        """The position of the next reconcile, once all that is pinned was read.
+        """Returns the position of the next reconcile, once all pinned versions were read.
 
         Args:
-            runs: the names of this one: what others have published meanwhile is left for the next.
+            runs: the names of this run; changes that others have published meanwhile are left for the next one.
         """
         name, own = self.table.full_name, self.version
         for commit in self.platform.lake.commits(name, own, self.platform.lake.version(name)):
@@ -135,15 +136,15 @@ class Pinned:
         return ReconcilePosition(consumed=consumed, stream=self.stream, pending=pending or {}, fingerprint=mark)
 
     def refresher(self, versions: Mapping[str, int] | None = None) -> Refresher:
-        """Recomputes the table from inputs of these versions, others as they are now; None: from what is pinned."""
+        """Returns a refresher that reads these versions of inputs, others as they are now; None: the pinned ones."""
         p = self.platform
         pinned = self.versions if versions is None else versions
         return Refresher(p.spark, p.lake, p.registry, self.table, self.watermark_ms, pinned)
 
     def wait_for_stream(self) -> None:
-        """Wait, within bounds, until the running stream of a table that reads tables has taken in what is pinned.
+        """Waits, within bounds, until the running stream of a table that reads tables has read the pinned versions.
 
-        What it is about to do by itself is no correction. A table that the driver does not keep is not waited for.
+        Changes that the stream is about to make are no corrections. Tables without a running driver are not waited for.
         """
         settings, deadline = self.platform.lake.settings, time.monotonic() + _PATIENCE_S
         if not self.platform.registry.strategy(self.table).follows_changes:
@@ -160,10 +161,10 @@ class Pinned:
     def touched(
         self, before: ReconcilePosition, due: Sequence[Scope] = (), *, with_stream: bool = False
     ) -> Iterator[Touched]:
-        """The scopes that new versions of inputs touch, by cause; pending scopes that are due come back as late.
+        """Yields the scopes that new versions of inputs touch, by cause; pending scopes that are due come back as late.
 
         Args:
-            with_stream: also what the stream of a table that follows changes has taken in by itself.
+            with_stream: also scopes that the stream of a table that follows changes has recomputed itself.
         """
         late, replayed, upstream = Touched("late", scopes=due), Touched("replay"), Touched("upstream")
         lake, before = self.platform.lake, self._rewound(before)
@@ -179,13 +180,13 @@ class Pinned:
                 parts = [missed.late, *self._late_in_splits(source, before, columns)]
                 late = self._with(late, source, pa.concat_tables(parts), correct=self.table.late == "correct")
                 replayed = self._with(replayed, source, missed.replayed)
-                # A table that drops what comes late would take in all that it has dropped.
+                # A table that drops late records would otherwise include all that it has dropped.
                 if missed.is_cleaned and self.table.late == "correct" and not with_stream:
                     late = replace(late, scopes=merged([*late.scopes, *self._all_of(source)]))
             else:
                 try:
                     rows = changed_rows(lake, source.full_name, after, through, columns)
-                except FileNotFoundError:  # what changed is no longer known, so all of the table may have
+                except FileNotFoundError:  # the changes are unknown, so all of the table may have changed
                     upstream = replace(upstream, rows=lake.rows(source.full_name), scopes=everything(self.table))
                     continue
                 upstream = self._with(upstream, source, rows)
@@ -194,7 +195,7 @@ class Pinned:
         yield from (late, replayed, upstream)
 
     def _rewound(self, before: ReconcilePosition) -> ReconcilePosition:
-        """The position, before what came to the inputs since others have read them who wrote the table meanwhile."""
+        """Moves the position back before changes that other writers of the table may have missed."""
         name = self.table.full_name
         if name not in before.consumed:
             return before
@@ -205,11 +206,11 @@ class Pinned:
         return replace(before, consumed={n: min(v, least.get(n, v)) for n, v in before.consumed.items()})
 
     def in_flight(self, before: ReconcilePosition) -> list[Scope]:
-        """Rows that may differ from a recomputation though nothing is wrong with them.
+        """Returns scopes whose rows may differ from a recomputation without being wrong.
 
-        That is what a reconcile that stands at `before` will look at, and what was committed since this was pinned;
-        records that are dropped by declaration; and of a table whose rows never close what its stream had not taken in
-        when this was pinned, or takes in right now.
+        These are scopes that a reconcile at the position `before` will check, commits since the pinning, records
+        dropped by declaration, and, for a table whose rows never close, the changes that its stream had not read when
+        this was pinned.
         """
         now = Pinned(self.platform, self.table)
         scopes = [*before.pending, *now._scopes_touched(before)]
@@ -222,7 +223,7 @@ class Pinned:
         return merged(scopes)
 
     def outside(self, rows: pa.Table, scopes: Sequence[Scope]) -> pa.Table:
-        """The rows of a difference that none of the scopes covers; one that lasts is covered where a scope meets it."""
+        """Filters rows of a difference to those in no scope; a row with an end is covered if a scope overlaps it."""
         table = self.table
         by = {*table.recompute_by, *([table.event_time] if table.event_time else [])}
         ends = [c for c in (str(table.ends_at), f"{BEFORE}{table.ends_at}") if c in rows.column_names]
@@ -235,18 +236,18 @@ class Pinned:
         return rows.filter(pa.array([not any(s.covers(place) for s in scopes) for place in places], pa.bool_()))
 
     def reaches_open(self, scope: Scope) -> bool:
-        """Whether rows of the scope can still be the stream's: looked at again once they are closed."""
+        """Whether rows of the scope may still belong to the stream; they are checked again once they are closed."""
         if self.watermark_ms is None or scope.interval is None:
             return False
         return scope.interval.end + (self.table.depends_within_ms or 0) >= self.watermark_ms
 
     def closed_at(self, scopes: Sequence[Scope]) -> datetime | None:
-        """The watermark beyond which no row of the scopes is the stream's any more; None where none of them is now."""
+        """Returns the watermark after which no row of the scopes belongs to the stream; None if none does now."""
         ends = [s.interval.end for s in scopes if s.interval is not None and self.reaches_open(s)]
         return from_epoch_ms(max(ends) + (self.table.depends_within_ms or 0)) if ends else None
 
     def _all_of(self, source: Topic) -> list[Scope]:
-        """All rows that this topic can have made, those that are open now among them."""
+        """Returns the scopes of all rows that this topic can have produced, open ones included."""
         newest_ms = read_ingested_offsets(self.platform.lake, source).newest_ms
         if newest_ms is None or self.table.depends_within_ms is None:
             return everything(self.table)
@@ -259,7 +260,7 @@ class Pinned:
 
     def _before_stream(self) -> Iterator[Scope]:
         lake = self.platform.lake
-        for source, following in zip(self.sources, self._next_versions, strict=False):  # none where no stream ran
+        for source, following in zip(self.sources, self._next_versions, strict=False):  # none if no stream ran
             name = source.full_name
             columns = [*self.table.scope_reads(source), *([c] if (c := source.event_time) else [])]
             after = min(following - 1, self.versions[name])
@@ -274,7 +275,7 @@ class Pinned:
         return has_taken_in(p.lake, p.registry, self.table, self._checkpoint, source, version)
 
     def _inherited(self, source: Table, after: int, through: int) -> Iterator[CausingRecord]:
-        """The records behind the corrections of a table above, with what of this table they touch."""
+        """Yields the records behind corrections of a table above, with the rows of this table that they may affect."""
         for correction in self.ledgers.corrections(source.full_name, after, through):
             records = correction["evidence"] or [{"source": source.full_name}]
             sides = [json.loads(correction[side]) for side in ("before", "after") if correction[side]]
@@ -282,7 +283,7 @@ class Pinned:
             yield from (CausingRecord(**record, **touch) for touch in touches.values() for record in records)
 
     def _late_in_splits(self, source: Topic, before: ReconcilePosition, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Rows that may be late within a commit that the stream took in parts."""
+        """Yields rows that may be late within a commit that the stream read in parts."""
         if self.table.closes_at:
             for version in self._splits[source.full_name][before.consumed.get(splits(source.full_name), 0) :]:
                 yield late_within_commit(

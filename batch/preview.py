@@ -1,4 +1,4 @@
-"""The rows of a declaration over what was ingested, without a table of its own."""
+"""Computes the rows of a declaration from ingested records, without a table of its own."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def preview(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> DataFrame:
-    """The rows that the table would hold if it were computed now; inputs that do not exist are computed, too.
+    """Computes the rows that the table would have now; inputs that do not exist are computed, too.
 
     Raises:
-        BadArgument: a topic of which nothing was ingested yet.
+        BadArgument: nothing of a topic was ingested yet.
         BadDeclaration: the function does not fit its inputs or its own declaration.
     """
     rows = derive_over(registry, table, lambda source: _rows(spark, lake, registry, source))

@@ -1,4 +1,4 @@
-"""Checks the rules of tables on their current rows and keeps the result."""
+"""Checks the rules of tables on their current rows and stores the result."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 def quality(settings: Settings, tables: Sequence[str] = ()) -> list[Verdict]:
-    """Check every row of tables against the rules that they declare.
+    """Checks every row of tables against their declared rules.
 
-    Each is read at one Delta version, in one pass; a Great Expectations suite of the same rules keeps its results
-    and its Data Docs under `<home>/quality`.
+    Each table is read at one Delta version, in one pass; a Great Expectations suite of the same rules stores its
+    results and its Data Docs under `<home>/quality`.
 
     Args:
         tables: full or bare names; none: every table.
 
     Returns:
-        One verdict per table, in dependency order; failing rows raise nothing: the caller decides.
+        One verdict per table, in dependency order; failing rows raise no error.
 
     Raises:
         BadArgument: an unknown table; nothing was read.

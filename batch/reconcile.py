@@ -1,4 +1,4 @@
-"""Finds what the streams missed, recomputes it from the log, and publishes exactly the difference."""
+"""Finds the records that streams missed, recomputes the affected rows from the log, and publishes the difference."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 
 def reconcile(settings: Settings, tables: Sequence[str] = (), *, verify: bool = False) -> list[RunResult]:
-    """Correct the closed rows of tables by what the log says, each table after those that it reads.
+    """Corrects the closed rows of tables from the log, each table after its inputs.
 
-    Spark is started once, when the first table needs it; where the Delta logs show nothing to do it is not.
+    Spark is started once, when the first table needs it, and not at all if the Delta logs show no work.
 
     Args:
         tables: full or bare names, or domains; none: every table.
-        verify: recompute every closed row besides, name those that differ though nothing touched them, and hold the
-            table against its history: what its stream wrote, with the corrections of the ledger.
+        verify: also recompute every closed row, report rows that differ without a cause, and compare the table with its
+            history: the writes of its stream, and the corrections of the ledger.
 
     Returns:
-        One outcome per table and cause, in dependency order; a table that nothing touched has one of zeros.
+        One result per table and cause, in dependency order; an untouched table has one of zeros.
 
     Raises:
         BadArgument: an unknown table; nothing was touched.
@@ -50,8 +50,8 @@ def reconcile(settings: Settings, tables: Sequence[str] = (), *, verify: bool = 
         DefinitionChanged: the rows of a table were computed by another definition than the declared one.
         QualityFailed: recomputed rows of a table break their rules; nothing of it was published.
         UnexplainedDifference: with `verify`.
-        TwofoldError: several of these, or what else a table failed with. All of them come after every other table was
-            corrected.
+        TwofoldError: several of these, or another failure of a table. All of them are raised after every other table
+            was corrected.
         SparkUnreachable: at once.
     """
     from tables.declare.registry import load
@@ -70,11 +70,11 @@ def reconcile_tables(
     repair: bool = False,
     refused: Iterable[TwofoldError] = (),
 ) -> list[RunResult]:
-    """Reconcile tables of an open platform, each after those that it reads.
+    """Reconciles tables of an open platform, each after its inputs.
 
     Args:
-        repair: verify, and overwrite the rows that nothing explains.
-        refused: why other tables could not even be named.
+        repair: verify, and overwrite unexplained rows.
+        refused: errors of other tables, which could not be loaded.
     """
     outcomes: list[RunResult] = []
     unfolded: list[str] = []
@@ -83,7 +83,7 @@ def reconcile_tables(
         if fault := platform.faults.get(table.full_name):
             refused.append(fault)
             continue
-        # Only now: what was published above it is news for this table.
+        # Checked only now: changes just published above are input of this table.
         if not verify and not repair and nothing_to_do(platform.lake, platform.registry, [table]):
             outcomes.append(RunResult.idle(table.full_name))
             continue
@@ -100,13 +100,13 @@ def reconcile_tables(
 
 
 def correct(platform: Platform, table: Table) -> list[RunResult]:
-    """Correct one table of an open platform, and prove nothing."""
+    """Corrects one table of an open platform, without verification."""
     return Reconcile(platform, table).run(verify=False)
 
 
 @dataclass
 class Reconcile:
-    """One table's reconcile, of what was committed when it began."""
+    """One reconcile of one table, pinned to the commits at its start."""
 
     platform: Platform
     table: Table
@@ -118,7 +118,7 @@ class Reconcile:
         self._pinned = Pinned(self.platform, self.table)
 
     def run(self, *, verify: bool) -> list[RunResult]:
-        """Correct the table, then verify it when asked to.
+        """Corrects the table, then verifies it if requested.
 
         Raises:
             DefinitionChanged: its rows were computed by another definition.
@@ -134,13 +134,13 @@ class Reconcile:
         return outcomes
 
     def repair(self, found: RunResult) -> list[RunResult]:
-        """Overwrite the rows that a verification could not explain, under the cause `repair`.
+        """Overwrites the rows that a verification could not explain, under the cause `repair`.
 
         Args:
             found: the verification.
 
         Returns:
-            The verification, its rows no longer unexplained, then the repair.
+            The verification without unexplained rows, then the repair.
         """
         rows = self._unexplained()
         scopes = merged(scope_of_row(self.table, row) for row in rows.to_pylist())
@@ -159,16 +159,16 @@ class Reconcile:
         return [*(self._publish(touched) for touched in others), self._publish(last, is_last=True)]
 
     def _is_far_from(self, before: ReconcilePosition) -> bool:
-        """Whether the next run should not look again through what this one passed over."""
+        """Whether the position should be stored, so that the next run does not check the same commits again."""
         if before.stream != self._pinned.stream or not before.consumed:
             return True
         return is_far(before.consumed, self._pinned.settled)
 
     def _publish(self, touched: Touched, *, is_last: bool = False) -> RunResult:
-        """Correct what is touched; scopes of it that reach open rows wait until the next of these has closed.
+        """Corrects the touched scopes; those with open rows wait until the next of these has closed.
 
         Args:
-            is_last: of the causes of a run: it is noted how far the run has come, and what waits.
+            is_last: whether this is the last cause of the run; its position and the waiting scopes are stored then.
         """
         pinned = self._pinned
         run = Run(self.platform.lake, pinned.ledgers, self.table, touched.cause)
@@ -176,7 +176,7 @@ class Reconcile:
         run.note_causes(touched.evidence)
         written = Written()
         if touched.scopes:
-            # Inputs are read as they are now: a recomputation from older ones could undo what others published since.
+            # Inputs are read as they are now: a recomputation from older ones could undo later changes of others.
             refresher = pinned.refresher({})
             written = refresher.publish(touched.scopes, run.info, check=True)
             waiting = [scope for scope in touched.scopes if pinned.reaches_open(scope)]
@@ -192,7 +192,7 @@ class Reconcile:
         )
 
     def _verified(self) -> dict[str, Any]:
-        """The part of an outcome that counts the rows which differ without an explanation."""
+        """Returns the fields of a result that count rows which differ without an explanation."""
         rows = self._unexplained()
         return {
             "compared": 0 if self._pinned.is_open else self._pinned.refresher().live_rows(everything(self.table)),
@@ -201,10 +201,10 @@ class Reconcile:
         }
 
     def _unexplained(self) -> pa.Table:
-        """Closed rows that differ from a recomputation of everything, and that nothing touches right now.
+        """Returns closed rows that differ from a full recomputation and that no pending change touches.
 
         Returns:
-            Rows as `Target.difference` says them.
+            Rows in the form of `Target.difference`.
         """
         pinned = self._pinned
         empty = pa.table({CHANGE: pa.array([], pa.string())})
@@ -214,5 +214,5 @@ class Reconcile:
         return pinned.outside(rows, pinned.in_flight(pinned.after())) if len(rows) else empty
 
     def _nothing(self) -> RunResult:
-        """The outcome where nothing was to be done."""
+        """Builds the result for a table without work."""
         return RunResult.idle(self.table.full_name, time.monotonic() - self._started)

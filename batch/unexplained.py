@@ -1,4 +1,4 @@
-"""Differences between a table and its recomputation that no late record explains."""
+"""Reports differences between a table and its recomputation that no late record explains."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _NAMED = 5  # rows that a message names
 def require_explained(
     outcomes: Sequence[RunResult], unfolded: Sequence[str], refused: Sequence[TwofoldError] = ()
 ) -> None:
-    """Refuse to end well when rows differ and nothing says why, or when tables were not looked at.
+    """Refuses to succeed if rows differ without an explanation, or if tables were not checked.
 
     Args:
-        unfolded: sentences about tables that are not what their history adds up to.
-        refused: why tables were left as they are.
+        unfolded: sentences about tables that differ from their history.
+        refused: the errors of tables that were left as they are.
 
     Raises:
         UnexplainedDifference: names the first rows of each table, by key and by the columns that differ.
-        TwofoldError: nothing else is wrong than that tables were left as they are; of the kind of the first that no
-            other try heals.
+        TwofoldError: tables were left as they are, without another fault; of the kind of the first error that is not
+            retryable.
     """
     unexplained = [o for o in outcomes if o.unexplained]
     unseen = [f"Left as it is: {error.message}" for error in refused]
@@ -51,7 +51,7 @@ def require_explained(
 
 
 def name_rows(found: RunResult | Audited) -> str:
-    """How many rows of a table nothing explains, and the first of them."""
+    """Writes how many rows of a table nothing explains, and names the first of them."""
     rows = []
     for d in found.differences[:_NAMED]:
         key = " ".join(f"{column}={value}" for column, value in d.key.items())

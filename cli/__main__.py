@@ -78,7 +78,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
 
 
 class Commands(TyperGroup):
-    """The commands; each ends as other programs do when it is interrupted, and when the reader of its output left."""
+    """The commands; each ends like other programs if it is interrupted, or if the reader of its output is gone."""
 
     def invoke(self, context: Any) -> Any:
         try:
@@ -127,7 +127,7 @@ def options(
 
 
 def _flowing(text: str) -> str:
-    """A docstring whose paragraphs are one line each, so that a terminal of any width breaks them."""
+    """Joins the lines of each paragraph of a docstring, so that a terminal of any width can wrap them."""
     return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 
@@ -138,7 +138,7 @@ app.add_typer(scaffold.app, name="new", rich_help_panel="Write a declaration")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit; an error is one message with its hint and the exit code of its class."""
+    """Runs one command and exits; an error is one message with its hint and the exit code of its class."""
     mode = OutputMode()
     try:
         app(arguments, prog_name="./twofold", obj=mode)

@@ -1,4 +1,4 @@
-"""Commands for the author of a declaration: its mistakes, and its first rows."""
+"""Commands for authors: list a declaration's mistakes, preview its rows."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _analysed(settings: Settings, registry: Registry, tables: Sequence[Table]) -
 
 @contextmanager
 def _storing_dags(settings: Settings) -> Iterator[Callable[[], dict[str, BadDeclaration]]]:
-    """Lets another process, meanwhile, make and store the DAGs as Airflow does; gives domain -> why it cannot."""
+    """Starts a process that makes and stores the DAGs as Airflow does; yields a function that returns the faults."""
     from infra.airflow.airflow_processes import DAGS, directory
 
     places = {"AIRFLOW_HOME": str(directory(settings)), "AIRFLOW__CORE__PLUGINS_FOLDER": str(DAGS / "plugins")}

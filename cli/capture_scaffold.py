@@ -1,4 +1,4 @@
-"""Writes the declarations of captured tables: a topic of their changes, and a copy of each."""
+"""Writes the declarations of captured tables: a topic of the changes, and a copy of each table."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TYPES = {
     "integer[]": "array<int>",
     "bigint[]": "array<long>",
 }
-"""Type of PostgreSQL -> declared type; `docs/how-to/capture-a-database.md` says what each holds."""
+"""Type of PostgreSQL -> declared type; `docs/how-to/capture-a-database.md` describes each."""
 _TABLE = re.compile(r"([a-z_][a-z0-9_]*)\.([a-z_][a-z0-9_]*)\Z")
 _SIZED = re.compile(r"\((\d+)(?:,(-?\d+))?\)")
 _MOST_DIGITS = 38
@@ -82,9 +82,9 @@ class CapturedTable:
 
     Attributes:
         columns: column -> declared type.
-        not_null: columns outside of the key that the database lets have no null.
-        left_out: column -> its type, of those that cannot be declared; their values are kept in `_rest`, except of
-            virtual columns.
+        not_null: columns outside of the key that are NOT NULL in the database.
+        left_out: column -> its type, for those that cannot be declared; their values are kept in `_rest`, except those
+            of virtual columns.
     """
 
     table: str
@@ -100,7 +100,7 @@ class CapturedTable:
 
 
 def write_captures(settings: Settings, tables: Sequence[str], *, domain: str, root: Path = ROOT) -> list[CapturedTable]:
-    """Write the topic and the copy of each of these tables below `root`, all or none.
+    """Writes the topic and the copy of each of these tables below `root`, all or none.
 
     Raises:
         BadArgument: the database has no such table, it has no primary key that can be declared, there is no such
@@ -134,10 +134,10 @@ def write_captures(settings: Settings, tables: Sequence[str], *, domain: str, ro
 
 
 def captured_table(table: str, columns: Sequence[CatalogColumn]) -> CapturedTable:
-    """The declaration of a table with these columns.
+    """Builds the declaration of a table with these columns.
 
     Raises:
-        BadArgument: there are none, or the primary key is missing or of a type that identifies no row.
+        BadArgument: the table does not exist, or its primary key is missing or of an unsuitable type.
     """
     if not columns:
         raise BadArgument(f"The database has no table {table}.", hint="Create it there, or write `schema.name` of one.")
@@ -161,7 +161,7 @@ def captured_table(table: str, columns: Sequence[CatalogColumn]) -> CapturedTabl
 
 
 def declared_type(column: CatalogColumn) -> str | None:
-    """The type by which a column is declared; None: it cannot be."""
+    """Returns the declared type of a column, or None if it cannot be declared."""
     from tables.declare.parameter_checks import COLUMN
 
     is_nameable = COLUMN.match(column.name) and not keyword.iskeyword(column.name)
@@ -177,13 +177,13 @@ def declared_type(column: CatalogColumn) -> str | None:
 
 
 def topic_text(table: CapturedTable) -> str:
-    """The file of the topic."""
+    """Writes the source of the topic's file."""
     columns = "\n".join(f'        "{name}": "{kind}",' for name, kind in table.columns.items())
     return TOPIC.substitute(table=table.table, columns=columns, key=_listed(table.key))
 
 
 def copy_text(table: CapturedTable) -> str:
-    """The file of the copy."""
+    """Writes the source of the copy's file."""
     others = [name for name in table.columns if name not in table.key]
     rules = [f'not_null("{name}")' for name in table.not_null]
     parameters = {"checks": f"[{', '.join(rules)}]"} if rules else {}
@@ -203,7 +203,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _arguments(arguments: Mapping[str, str], around: str, indent: int) -> str:
-    """Arguments of a call as the formatter writes them: in one line, or one a line where that is too long."""
+    """Formats the arguments of a call like the formatter: in one line, or one per line if that is too long."""
     written = [f"{name}={value}" if name else value for name, value in arguments.items()]
     if len(around) + len(text := ", ".join(written)) <= LINE:
         return text
@@ -213,6 +213,6 @@ def _arguments(arguments: Mapping[str, str], around: str, indent: int) -> str:
 
 
 def _opened(argument: str, margin: str) -> str:
-    """A list that is too long for one line, an item a line."""
+    """Formats a list that is too long for one line, an item per line."""
     head, items = argument[:-1].split("[", 1)
     return f"{head}[\n" + "".join(f"{margin}    {item},\n" for item in items.split(", ")) + f"{margin}]"

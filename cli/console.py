@@ -24,16 +24,16 @@ from rich.text import Text
 from infra.errors import TwofoldError
 
 NOTHING = "–"
-INTERRUPTED, READER_GONE = 130, 141  # what a shell reports of a process that SIGINT or SIGPIPE ended
+INTERRUPTED, READER_GONE = 130, 141  # the exit codes that a shell reports after SIGINT and SIGPIPE
 _ACTS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = frozenset("\u200c\u200d")  # part of words in Persian and Hindi, and of emoji
 
 
 def harmless(text: str, *, keep: str = "\n\t") -> str:
-    """The text with every character that a terminal obeys instead of showing it written as its escape, `\\u001b`.
+    r"""Replaces every character that a terminal obeys, instead of showing it, by its escape, `\u001b`.
 
     These are control characters, those that change the direction of writing, and invisible ones; a producer of records
-    could otherwise hide or replace what the screen shows, or write to the clipboard. The escapes are those of JSON, so
+    could otherwise hide or replace output on the screen, or write to the clipboard. The escapes are those of JSON, so
     that a JSON document keeps its meaning.
 
     Args:
@@ -54,17 +54,17 @@ def _escaped(character: str) -> str:
 
 
 class Screen(Console):
-    """A console on which data are shown and never obeyed: every string passes `harmless` before it is laid out."""
+    """A console that never obeys control characters in data: every string passes `harmless` before layout."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(harmless(text), **options)
 
     def print(self, *objects: Any, crop: bool = False, **options: Any) -> None:
-        """Print; what is wider than the screen is left to the terminal instead of cut off."""
+        """Prints; lines wider than the screen are left to the terminal instead of cut off."""
         super().print(*objects, crop=crop, **options)
 
     def on_broken_pipe(self) -> NoReturn:
-        """End as other programs do whose reader has gone, `head` for example."""
+        """Ends like other programs whose reader, for example `head`, has closed the pipe."""
         with contextlib.suppress(SystemExit):
             super().on_broken_pipe()
         sys.exit(READER_GONE)
@@ -92,7 +92,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 
 
 def print_json(value: object) -> None:
-    """Print `value` to stdout as JSON: dataclasses as objects, times in ISO 8601, anything else foreign as its text."""
+    """Prints `value` to stdout as JSON: dataclasses as objects, times in ISO 8601, any other type as text."""
     typer.echo(harmless(json.dumps(value, indent=2, default=_plain, ensure_ascii=False)))
 
 
@@ -109,7 +109,7 @@ def _plain(value: object) -> object:
 
 
 def print_error(error: TwofoldError, *, as_json: bool) -> None:
-    """The message and its hint on stderr; as JSON on stdout, where the result would have been."""
+    """Prints the message and its hint on stderr, or as JSON on stdout if the result would have been JSON."""
     if as_json:
         print_json(
             {
@@ -127,7 +127,7 @@ def print_error(error: TwofoldError, *, as_json: bool) -> None:
 
 
 def print_fault(fault: TwofoldError, outcome: str = "") -> None:
-    """One of several things that are wrong, with its hint, where the command goes on; `outcome` says how."""
+    """Prints one of several faults, with its hint, while the command continues; `outcome` says how."""
     out.print(f"[bold red]✗[/] {escape(f'{fault.message} {outcome}'.rstrip())}", soft_wrap=True)
     if fault.hint:
         out.print(f"  [bold]Hint:[/] {escape(fault.hint)}", soft_wrap=True)
@@ -142,13 +142,13 @@ def make_table(
     whole: Collection[str] = (),
     spare: Sequence[str] = (),
 ) -> RenderableType:
-    """A table for people; the columns in `right` hold numbers, those in `whole`, like the first, are not broken.
+    """Builds a table for people; columns in `right` hold numbers, those in `whole`, and the first, are not wrapped.
 
-    Cells that are text may carry markup; what is data must be escaped by the caller. No word is ever broken: a
-    table that does not fit the screen is shown one row after the other, a column a line.
+    Text cells may have markup; the caller must escape data. No word is ever broken: a table that does not fit the
+    screen is shown row by row, with a line per column.
 
     Args:
-        spare: columns that are left out, the first of them first, until the others have room on the screen.
+        spare: columns that are left out, first ones first, until the others fit the screen.
     """
     cells = [[shown(value) for value in row] for row in rows]
     table = _laid_out(title, columns, cells, right, whole)
@@ -160,7 +160,7 @@ def make_table(
 
 
 def _one_by_one(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:
-    """Rows that are too wide for the screen; a word that is, too, is left to the terminal, so that it can be copied."""
+    """Lays out rows that are too wide for the screen, a line per column; long words are not broken."""
     width = max(map(len, columns))
     lines = [Text(title, "bold")] if title else []
     for row in rows:
@@ -173,7 +173,7 @@ def _one_by_one(title: str | None, columns: Sequence[str], rows: Sequence[Sequen
 
 
 def needed_width(table: RenderableType) -> int:
-    """How wide the screen must be for the table to be shown without a loss."""
+    """Returns the width of the screen that shows the table without loss."""
     return Measurement.get(out, out.options.update(max_width=10_000), table).minimum
 
 
@@ -199,7 +199,7 @@ def _laid_out(
 
 
 def shown(value: object) -> str:
-    """A value as people read it: `–` for nothing, thousands apart, times in UTC to the second."""
+    """Formats a value for people: `–` for None, thousands separators, times in UTC to the second."""
     if value is None:
         return NOTHING
     if isinstance(value, bool):
@@ -214,7 +214,7 @@ def shown(value: object) -> str:
 
 
 def shown_bytes(size: int | None) -> str:
-    """A size for people, in decimal units."""
+    """Formats a size for people, in decimal units."""
     if size is None:
         return NOTHING
     amount, unit = float(size), "B"
@@ -247,7 +247,7 @@ def shown_age(then: datetime, now: datetime) -> str:
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Say what is being done while it is done, and how long it took when it is; a failure is left to the error."""
+    """Shows a step while it runs, and then its duration; the message of a failure is left to the error."""
     began = time.monotonic()
     try:
         with out.status(what) if out.is_terminal else contextlib.nullcontext():

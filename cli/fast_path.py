@@ -1,6 +1,6 @@
-"""Entry point of `./twofold`: answers at once where reconcile has nothing to do, else runs the command line.
+"""Entry point of `./twofold`: answers at once if reconcile has nothing to do, else runs the command line.
 
-Building the command line takes longer than to learn from the logs that no record was late.
+Loading the command line takes longer than to find in the logs that no record was late.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from infra.settings import Settings
 
 
 def main() -> None:
-    """Run what was typed."""
+    """Runs the command line that was typed."""
     try:
         if not answer(sys.argv[1:]):
             from cli.__main__ import main as run
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def answer(words: Sequence[str]) -> bool:
-    """Say that nothing is to be done where `reconcile [TABLE]... [--json]` was typed and it is so; else say nothing."""
+    """Prints that `reconcile [TABLE]... [--json]` has nothing to do, if so; returns whether it printed an answer."""
     if words[:1] != ["reconcile"] or any(word.startswith("-") and word != "--json" for word in words):
         return False
     from batch.pending_work import untouched

@@ -1,4 +1,4 @@
-"""Parses and checks arguments of commands."""
+"""Parses and validates the arguments of commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BEGINS_LIKE_A_DATE = re.compile(r"\d{4}-")
 
 
 def parse_time(text: str, option: str) -> datetime:
-    """The UTC instant of a date or a time in ISO 8601; without an offset it is UTC."""
+    """Parses a date or a time in ISO 8601 to an instant in UTC; without an offset it is UTC."""
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
@@ -33,7 +33,7 @@ def parse_time(text: str, option: str) -> datetime:
 
 
 def parse_date(text: str, option: str) -> date:
-    """A calendar day, `2013-01-05`."""
+    """Parses a calendar day such as `2013-01-05`."""
     try:
         return date.fromisoformat(text)
     except ValueError:
@@ -41,7 +41,7 @@ def parse_date(text: str, option: str) -> date:
 
 
 def parse_days(start: str | None, end: str | None, otherwise: tuple[date, date]) -> tuple[date, date]:
-    """The days `[start, end)` of two options, each of `otherwise` where it is not given.
+    """Parses the days `[start, end)` of two options; each defaults to its value in `otherwise`.
 
     Raises:
         BadArgument: no date, or no range.
@@ -53,7 +53,7 @@ def parse_days(start: str | None, end: str | None, otherwise: tuple[date, date])
 
 
 def require_order(start: date, end: date) -> None:
-    """`[start, end)` holds something."""
+    """Refuses an empty or reversed range `[start, end)`."""
     if start >= end:
         raise BadArgument(
             f"--start {start.isoformat()} is not before --end {end.isoformat()}.",
@@ -62,7 +62,7 @@ def require_order(start: date, end: date) -> None:
 
 
 def parse_offsets(text: str | None, option: str, partitions: int) -> Mapping[int, int] | None:
-    """Offset by partition of `0:1200,2:80`, or of `1200` for every partition; None for None.
+    """Parses `0:1200,2:80` to offsets by partition, or `1200` for every partition; None for None.
 
     Raises:
         BadArgument: another form, a partition twice, or one that the topic does not have.
@@ -92,7 +92,7 @@ def parse_offsets(text: str | None, option: str, partitions: int) -> Mapping[int
 
 
 def parse_partitions(text: str | None, option: str, partitions: int) -> Sequence[int] | None:
-    """The partitions of `0,2`; None for None.
+    """Parses a list of partitions such as `0,2`; None for None.
 
     Raises:
         BadArgument: another form, or one that the topic does not have.
@@ -111,7 +111,7 @@ def parse_partitions(text: str | None, option: str, partitions: int) -> Sequence
 
 
 def parse_position(text: str | None, option: str, partitions: int) -> LogPosition | None:
-    """A position in a topic: offsets as for `parse_offsets`, or a time; None for None and for `earliest`.
+    """Parses a position in a topic: offsets as for `parse_offsets`, or a time; None for None and for `earliest`.
 
     Raises:
         BadArgument: none of these.
@@ -124,10 +124,10 @@ def parse_position(text: str | None, option: str, partitions: int) -> LogPositio
 
 
 def parse_key(words: Sequence[str], key: Sequence[str], schema: pa.Schema) -> dict[str, object]:
-    """The key of a row, from `column=value` words, each value of its column's type.
+    """Parses the key of a row from `column=value` words, each value to its column's type.
 
     Raises:
-        BadArgument: a word of another form, a column that is not of the key or misses, a value of another type.
+        BadArgument: a word of another form, a column that is unknown or missing, a value of another type.
     """
     pairs = [word.partition("=") for word in words]
     form = "Write " + " ".join(f"{column}=..." for column in key) + "."
@@ -159,7 +159,7 @@ def _typed(text: str, column: str, kind: pa.DataType) -> object:
 
 
 def parse_speed(text: str) -> float | None:
-    """How many times faster than real time; None for `max`, as fast as possible."""
+    """Parses a speed as a multiple of real time; None for `max`, as fast as possible."""
     if text == "max":
         return None
     try:
@@ -174,14 +174,14 @@ def parse_speed(text: str) -> float | None:
 
 
 def require_share(value: float, option: str) -> float:
-    """A share of the records, 0 to 1."""
+    """Returns a share of the records; refuses one outside of 0 to 1."""
     if not 0 <= value <= 1:
         raise BadArgument(f"{option}={value}: expected a share from 0 to 1.", hint="0.02 is one record in fifty.")
     return value
 
 
 def require_name(name: str, domain: str, registry: Registry) -> None:
-    """Refuse a name that a topic or table of a domain cannot have, or that one has already."""
+    """Refuses an invalid name of a topic or table, or one that is in use in its domain."""
     from tables.declare.parameter_checks import NAME
 
     if not NAME.match(name) or keyword.iskeyword(name) or name.endswith("_quarantine"):

@@ -38,14 +38,14 @@ def start_platform(
     spark: bool = True,
     prepare_database: Callable[[Settings], None] | None = None,
 ) -> Registry:
-    """Have the platform running and ready; what it runs.
+    """Starts the platform, and waits until it is ready; returns the running declarations.
 
     Args:
-        domains: those that it runs from now on; none: those of before, all at first.
+        domains: the domains to run from now on; none: the previous choice, all at first.
         prepare_database: called once the captured database answers, before its tables are captured.
 
     Raises:
-        BadArgument: an unknown domain; the choice of before stays, and nothing is started.
+        BadArgument: an unknown domain; the previous choice stays, and nothing is started.
         BadDeclaration: nothing of a domain can be loaded; the same.
         PortTaken: before anything is started.
         ProcessFailed: a process does not become ready; names its log.
@@ -75,7 +75,7 @@ def start_platform(
         supervisor.start(settings, programs)
         # A broker whose definition changed was replaced just now, as was a Spark server.
         _wait_broker(settings)
-        # Only now: where the platform ran without a captured domain, the database was started just now.
+        # Only now: if the platform ran without a captured domain, the database was started just now.
         ensure_captures(settings, registry, prepare_database)
         for domain in registry.domains if streams else ():
             with step(f"Stream of the domain {domain}"):
@@ -92,7 +92,7 @@ def start_platform(
 
 @contextmanager
 def _starting(settings: Settings, domains: Sequence[str]) -> Iterator[Registry]:
-    """The domains that the platform runs from now on; says which are left out. The watch of streams waits meanwhile."""
+    """Locks the choice of domains, stores it, and yields their declarations; prints which ones are left out."""
     from infra.chosen_domains import choose_domains
     from infra.delta.lake import Lake
     from tables.declare.registry import load, running
@@ -121,7 +121,7 @@ def _print_failed(settings: Settings, registry: Registry, domain: str) -> None:
 
 
 def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
-    """Let the stream drivers of these domains, where they run, load the code as it is now."""
+    """Restarts the running stream drivers of these domains, so that they load the current code."""
     from infra.process import supervisor
 
     running = {process.name for process in supervisor.state(settings) if process.pid is not None}
@@ -132,14 +132,14 @@ def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
 
 
 def _require_machine(settings: Settings, *, airflow: bool, spark: bool, captures: bool) -> None:
-    """Refuse ports that others hold, those of our own running processes apart, and a machine without Java or jars."""
+    """Refuses ports held by processes that are not ours, and a machine without Java or jars."""
     from infra import jars
     from infra.process import supervisor
     from infra.process.ports import require_free
     from infra.process.server_ports import server_ports
 
     if not supervisor.is_running(settings):
-        # What a crash left behind would hold our ports.
+        # Processes left by a crash would hold our ports.
         supervisor.stop(settings)
     ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
     for port in server_ports(settings, airflow=airflow, spark=spark, captures=captures):
@@ -165,7 +165,7 @@ def _wait_broker(settings: Settings) -> None:
 
 
 def _ensure_topics(settings: Settings, registry: Registry) -> None:
-    """Have the topics on the broker, and the ledgers, so that analysts can query each of them."""
+    """Creates the topics on the broker, and the ledgers, so that analysts can query each of them."""
     from batch.ledgers.run_ledgers import Ledgers
     from infra.delta.lake import Lake
     from infra.kafka.topic_admin import ensure_topics
@@ -176,7 +176,7 @@ def _ensure_topics(settings: Settings, registry: Registry) -> None:
 
 
 def _stream(settings: Settings, domain: str) -> Program:
-    """The stream driver; its definition changes with the domain's declarations, so that `up` restarts it then."""
+    """Returns the program of the stream driver; it changes with the domain's declarations, so that `up` restarts it."""
     from infra.process.supervisord import Program
 
     declared = hashlib.sha256()
@@ -218,7 +218,7 @@ def _wait_airflow(settings: Settings) -> None:
 
 
 def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
-    """Return when the driver runs and has created the tables of its domain, or has reported why it cannot."""
+    """Waits until the driver runs and has created the tables of its domain, or has reported why it cannot."""
     from infra.delta.lake import Lake
     from infra.process import supervisor
     from tables.refresh.acceptance import is_accepted
@@ -243,7 +243,7 @@ def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
 
 
 def _failed(settings: Settings, registry: Registry, domain: str) -> list[Progress]:
-    """Declared queries that have failed since the domain's driver was started: an older error may be corrected."""
+    """Returns declared queries that have failed since the domain's driver started; older errors may be fixed."""
     from infra.process import supervisor
     from streaming.query.progress import read
 

@@ -1,4 +1,4 @@
-"""Runs what commands ask for at once or as a plan, and shows results and plans in the terminal."""
+"""Runs rewrites of history at once or as a plan, and prints results and plans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="With --preview:
 
 @dataclass(frozen=True)
 class RewriteMode:
-    """How a rewrite of history was asked for: at once, or as a plan; and for whom it is printed."""
+    """The mode of a rewrite of history, at once or as a plan, and of its output."""
 
     preview: bool
     why: str
@@ -38,11 +38,11 @@ class RewriteMode:
 def run_rewrite(
     settings: Settings, names: Sequence[str], rewrite: Rewrite, cause: Cause, command: Sequence[str], mode: RewriteMode
 ) -> None:
-    """Rewrite the history of these tables, or of this topic, and print what changed; or make its plan and show that.
+    """Rewrites the history of these tables, or this topic, and prints the changes; or makes a plan and prints it.
 
     Args:
         names: full names.
-        command: what does it at once, as arguments of `./twofold`.
+        command: the command that does it at once, as arguments of `./twofold`.
     """
     from tables.refresh.open_platform import opened
 
@@ -59,7 +59,7 @@ def run_rewrite(
 def plan_rewrite(
     settings: Settings, names: Sequence[str], rewrite: Rewrite, cause: Cause, command: Sequence[str], why: str
 ) -> Plan:
-    """Make the plan of a rewrite, as `run_rewrite` would do it at once."""
+    """Makes the plan of a rewrite that `run_rewrite` would run at once."""
     from batch.plan.plan import Plans
     from batch.plan.planning import make_plan
     from tables.refresh.open_platform import opened
@@ -70,7 +70,7 @@ def plan_rewrite(
 
 
 def changed_domains(plan: Plan) -> list[str]:
-    """The domains of the tables that a plan changes."""
+    """Returns the domains of the tables that a plan changes."""
     return _domains([change.table for change in plan.changes])
 
 
@@ -79,7 +79,7 @@ def _domains(names: Sequence[str]) -> list[str]:
 
 
 def show_plan(plan: Plan, as_json: bool) -> None:
-    """The plan, and what publishes it."""
+    """Prints the plan, and the command that publishes it."""
     if as_json:
         print_json(plan_document(plan))
     else:
@@ -93,7 +93,7 @@ def show_plan(plan: Plan, as_json: bool) -> None:
 
 
 def publish_now(settings: Settings, plan: Plan, approved_by: str | None) -> list[RunResult]:
-    """Publish a plan."""
+    """Publishes a plan."""
     from batch.plan.publisher import publish_plan
     from tables.refresh.open_platform import opened
 
@@ -102,7 +102,7 @@ def publish_now(settings: Settings, plan: Plan, approved_by: str | None) -> list
 
 
 def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
-    """Print the changes of a publication, and the command that takes them back."""
+    """Prints the changes of a publication, and the command that takes them back."""
     if outcomes:
         print_outcomes(outcomes, as_json=False)
         from infra.delta.lake import HISTORY_DAYS
@@ -119,7 +119,7 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
 
 
 def plan_document(plan: Plan) -> dict[str, object]:
-    """A plan for scripts, with its text in Markdown."""
+    """Returns a plan for JSON output, with its text in Markdown."""
     from batch.plan.plan_text import markdown
     from batch.plan.steps import progress
 
@@ -129,7 +129,7 @@ def plan_document(plan: Plan) -> dict[str, object]:
 
 
 def print_plan(plan: Plan, *, whole: bool = True) -> None:
-    """Print the changes of a plan, table by table.
+    """Prints the changes of a plan, table by table.
 
     Args:
         whole: also details of the tables below, and all examples.
@@ -155,7 +155,7 @@ def print_plan(plan: Plan, *, whole: bool = True) -> None:
 
 
 def print_steps(plan: Plan) -> None:
-    """Print the steps in which a plan is published, and which of them have ended."""
+    """Prints the steps that publish a plan, and which of them have ended."""
     from batch.plan.steps import progress
 
     if plan.changes:

@@ -37,10 +37,10 @@ class Sample:
 
     Attributes:
         schema: column -> type, as a topic declares it.
-        times: columns that can be the event time, the likeliest first; those within structs by their path: `meta.at`.
-        identities: column sets in which no two records agree, likewise.
+        times: columns that can be the event time, likeliest first; those within structs by their path: `meta.at`.
+        identities: column sets whose values identify each record, likeliest first.
         records: number of records; `first`: the first of them.
-        notes: what the sample leaves open or a declaration cannot name, one sentence per field.
+        notes: remarks on fields that the sample does not decide or a declaration cannot name, one sentence each.
     """
 
     schema: Mapping[str, str]
@@ -51,10 +51,10 @@ class Sample:
     notes: Sequence[str] = ()
 
     def require(self, path: str) -> None:
-        """Refuse what is no column, and no field that every record has within one.
+        """Refuses a path that is neither a column nor a field that every record has within one.
 
         Raises:
-            BadArgument: names what there is.
+            BadArgument: names the columns.
         """
         if path not in self.schema and path not in _scalars(self.schema):
             raise BadArgument(
@@ -63,9 +63,9 @@ class Sample:
             )
 
     def with_columns(self, paths: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-        """The schema in which these paths are columns, and path -> column.
+        """Returns the schema in which these paths are columns, and the column of each path.
 
-        The fields beside a path become columns, too: a struct is declared as a whole or field by field.
+        The neighbouring fields of a path become columns, too: a struct is declared as a whole or field by field.
         """
         places: dict[tuple[str, ...], FieldType] = {
             (column,): parse_type(column, kind) for column, kind in self.schema.items()
@@ -88,7 +88,7 @@ class Sample:
 
 
 def read_sample(lines: Iterable[str], depth: int = DEPTH) -> Sample:
-    """The sample of at most 10,000 lines, each a JSON object.
+    """Infers the schema of at most 10,000 lines, each a JSON object.
 
     Args:
         depth: an object becomes a struct down to this level, 1 for those that are columns; those below become `json`.
@@ -123,7 +123,7 @@ def _parsed(text: str, number: int) -> dict[str, Any]:
 
 
 class _Types:
-    """Infers types, and notes what could not be inferred.
+    """Infers types, and notes fields that it cannot infer.
 
     Decimals look like doubles, and base64 like strings, so they are never guessed.
     """
@@ -133,7 +133,7 @@ class _Types:
         self._depth = depth
 
     def of_fields(self, path: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        """Field -> type, of objects at this path; fields that no declaration can name are left out."""
+        """Infers the types of an object's fields at this path; fields that no declaration can name are left out."""
         types: dict[str, str] = {}
         for name in dict.fromkeys(name for row in rows for name in row):
             place = f"{path}.{name}" if path else name
@@ -178,7 +178,7 @@ class _Types:
         return f"struct<{', '.join(f'{name}: {kind}' for name, kind in fields.items())}>"
 
     def _is_too_large(self, path: str, values: Sequence[Mapping[str, Any]]) -> str:
-        """Why the fields of an object are not named, for people; empty where they are."""
+        """Explains, for people, why the fields of an object are not declared; empty if they are."""
         if path.count(".") >= self._depth:
             return f"within {self._depth} others"
         fields = len({name for value in values for name in value})
@@ -186,7 +186,7 @@ class _Types:
 
 
 def _has_varying_keys(values: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether keys are data: no key is in half of the objects, and their values are all alike."""
+    """Whether keys are data: no key is in more than half of the objects, and their values are all alike."""
     counts = Counter(key for value in values for key in value)
     kinds = {float if type(cell) is int else type(cell) for value in values for cell in value.values()}
     return len(counts) > 2 and len(kinds - {type(None)}) == 1 and 2 * max(counts.values()) <= len(values)
@@ -197,7 +197,7 @@ def _can_name(name: str, *, is_column: bool) -> bool:
 
 
 def _scalar(kinds: set[type], values: Sequence[Any]) -> str | None:
-    """The type of these values; None where it is not one type."""
+    """Infers the scalar type of these values; None if they have no common type."""
     if kinds == {bool}:
         return "boolean"
     if kinds == {int} and all(-(2**63) <= value < 2**63 for value in values):
@@ -223,7 +223,7 @@ def _is(kind: type[date], text: str) -> bool:
 def _opened(
     places: Mapping[tuple[str, ...], FieldType], wanted: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], FieldType]]:
-    """These places, with the fields of the struct at one of them in its place."""
+    """Yields these places, with the struct at one of them replaced by its fields."""
     for place, kind in places.items():
         if place == wanted:
             yield from (((*place, name), part) for name, part in kind.fields)
@@ -232,7 +232,7 @@ def _opened(
 
 
 def _scalars(schema: Mapping[str, str]) -> dict[str, str]:
-    """Path -> type of the scalars that every record has; the fewer names lead to one, the earlier."""
+    """Maps the paths of scalars that every record has to their types, the least nested first."""
     scalars: dict[str, str] = {}
     places = [(column, parse_type(column, kind)) for column, kind in schema.items()]
     while places:
@@ -242,14 +242,14 @@ def _scalars(schema: Mapping[str, str]) -> dict[str, str]:
 
 
 def _times(schema: Mapping[str, str]) -> list[str]:
-    """Instants that are never null."""
+    """Returns the paths of instants that are never null, likeliest event time first."""
     times = [path for path, kind in _scalars(schema).items() if kind == "timestamp"]
     rank = {name: n for n, name in enumerate(_HAPPENED)}
     return sorted(times, key=lambda path: (path.count("."), rank.get(path.rpartition(".")[2], len(rank))))
 
 
 def _identities(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Single columns first, those called `id` before others; then pairs; those of the record before those within."""
+    """Returns the paths, or pairs of paths, that identify records, likeliest first."""
     usable = [path for path, kind in _scalars(schema).items() if kind in ("string", "int", "long")]
     usable.sort(key=lambda path: (path.count("."), path.rpartition(".")[2] != "id", not path.endswith(_IDENTIFYING)))
     values = {path: [_at(row, path) for row in rows] for path in usable}

@@ -174,8 +174,8 @@ def topic(
     """Write tables/DOMAIN/NAME.py from a sample, and tests/tables/test_NAME.py.
 
     Types, nullability, event time and deduplication keys are inferred from the sample and shown. Objects become
-    structs, maps where their keys vary, or json where they are within two others or have more than 20 fields; --depth
-    names the fields of more. Columns within a struct go by their path: meta.sent_at. Where records have other types
+    structs, maps if their keys vary, or json if they are within two others or have more than 20 fields; --depth
+    names the fields of more. Columns within a struct are named by their path: meta.sent_at. If records have other types
     or nulls than the sample, edit the file.
     """
     from cli.sample import read_sample
@@ -231,8 +231,7 @@ def capture(
 ) -> None:
     """Write for each table a topic of its changes, TABLE_changes, and a copy of it, TABLE.
 
-    Columns, types, key and nullability are those of the database's catalog. The database is the one that the platform
-    captures: it must run.
+    Columns, types, key and nullability are read from the catalog of the captured database, which must run.
     """
     from cli.capture_scaffold import write_captures
 
@@ -245,7 +244,7 @@ def capture(
 
 
 def write_domain(name: str, *, root: Path = ROOT) -> Path:
-    """Make the folder of a domain below `root`.
+    """Creates the folder of a domain below `root`.
 
     Raises:
         BadArgument: the name cannot be used, or there is such a folder.
@@ -276,10 +275,10 @@ def write_topic(
     partitions: int = 3,
     root: Path = ROOT,
 ) -> tuple[Written, list[tuple[str, str, Sequence[str]]]]:
-    """Write the two files of a topic below `root`.
+    """Writes the two files of a topic below `root`.
 
     Returns:
-        The files, and what was chosen: parameter, value, alternatives.
+        The files, and the choices: parameter, value, alternatives.
 
     Raises:
         BadArgument: the name cannot be used or is taken, there is no such domain, no column can be the event time or
@@ -323,7 +322,7 @@ def write_topic(
 def _times_and_identities(
     sample: Sample, event_time: str | None, dedup_keys: Sequence[str] | None
 ) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    """Columns that can be the event time, and that identify records: those that were given, or those of the sample."""
+    """Returns candidates for the event time and for the identity: those given, or those of the sample."""
     times = [event_time] if event_time else sample.times
     identities = [tuple(dedup_keys)] if dedup_keys else sample.identities
     if not times or not identities:
@@ -337,7 +336,7 @@ def _times_and_identities(
 
 
 def write_table(name: str, *, domain: str, reads: str | None = None, root: Path = ROOT) -> Written:
-    """Write the two files of a table below `root`.
+    """Writes the two files of a table below `root`.
 
     Raises:
         BadArgument: the name cannot be used or is taken, the input is unknown, or a file exists already.
@@ -379,7 +378,7 @@ def _write(name: str, domain: str, declaration: str, test: str, root: Path) -> W
 
 
 def _written(kind: str) -> str:
-    """A type as a declaration writes it."""
+    """Writes a type as a declaration does."""
     if not _lies_within(kind):
         return _split(kind)
     return f"field({_quoted('.'.join(kind.path))}, {_split(kind)})"
@@ -393,7 +392,7 @@ def _lies_within(kind: str) -> TypeGuard[Field]:
 
 
 def _split(kind: str) -> str:
-    """The text of a type as Python writes it, in several strings where it is long."""
+    """Writes a type as a Python string literal, split into several if it is long."""
     parts = textwrap.wrap(kind, 96, drop_whitespace=False, break_long_words=False, break_on_hyphens=False)
     lines = "".join(f"\n            {_quoted(part)}" for part in parts)
     return _quoted(kind) if len(parts) == 1 else f"({lines}\n        )"
@@ -404,7 +403,7 @@ def _quoted(text: str) -> str:
 
 
 def _literal(column: str, registry: Registry) -> str:
-    """A value for a column of that name, as Python writes it."""
+    """Writes a Python literal for a column of that name."""
     kinds = {t.types[column].name for t in registry.topics.values() if column in t.types}
     literals = {"int": "1", "long": "1", "double": "1.0", "boolean": "True", "timestamp": '"2013-01-01T10:00"'}
     return literals.get(next(iter(sorted(kinds)), ""), '"a"')
@@ -421,6 +420,6 @@ def _input(reads: str, domain: str, registry: Registry) -> Topic | Table:
 
 
 def _grouping(topic: Topic) -> str:
-    """A text column that groups records: not one that identifies them, if there is another."""
+    """Returns a text column that groups records, if possible not one that identifies them."""
     texts = [column for column, kind in topic.types.items() if kind.name == "string" and not kind.nullable]
     return next((column for column in texts if column not in (*topic.dedup_keys, topic.message_key)), topic.message_key)

@@ -1,4 +1,4 @@
-"""The functions of `./twofold sql` for tables of changes: which mark they have passed, and their rows at it."""
+"""Defines the functions of `./twofold sql` for tables of changes: the mark passed by tables, and rows at a mark."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _AT_LSN = """
 
 
 def define_functions(analyst: Analyst, lake: Lake, load: Callable[[], Registry]) -> None:
-    """Define `complete_through(tables)`, the LSN of the newest mark that all of them have passed, and `at_lsn`.
+    """Defines `complete_through(tables)`, the LSN of the newest mark that all of them have passed, and `at_lsn`.
 
-    `at_lsn(table, lsn)` is the rows of a history that the database had at a mark.
+    `at_lsn(table, lsn)` returns the rows of a history as they were in the database at a mark.
 
     Args:
         load: reads the declarations, when the first query needs them.
@@ -45,10 +45,10 @@ def define_functions(analyst: Analyst, lake: Lake, load: Callable[[], Registry])
 
 
 def _ask_database(settings: Settings, registry: Registry, topics: Collection[str]) -> None:
-    """Refuse topics that lack changes by the database's catalog; if it does not answer, say so.
+    """Refuses topics that lack changes according to the database; prints a warning if it does not answer.
 
     Raises:
-        CaptureFailed: says which, and what to do.
+        CaptureFailed: names the topic and the remedy.
     """
     from infra.capture.debezium_connector import state
     from tables.declare.captured_topic import captures

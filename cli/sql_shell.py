@@ -25,10 +25,10 @@ FIRST, FURTHER = "twofold> ", "    ...> "
 
 
 def talk(analyst: Analyst, history: Path, show: Callable[[str], None]) -> None:
-    """Read statements until `.quit` or the end of input.
+    """Reads statements until `.quit` or the end of input.
 
     Args:
-        history: where the lines typed are kept between sessions.
+        history: the file that keeps typed lines between sessions.
         show: runs one statement and prints its result.
     """
     out.print(escape(GREETING.format(tables=len(analyst.names))), style="dim")
@@ -59,7 +59,7 @@ def talk(analyst: Analyst, history: Path, show: Callable[[str], None]) -> None:
 
 @contextlib.contextmanager
 def _survived() -> Iterator[None]:
-    """A mistake, or Ctrl-C, ends the statement and not the session."""
+    """Ends only the statement, not the session, after a mistake or Ctrl-C."""
     try:
         yield
     except BadArgument as error:
@@ -69,7 +69,7 @@ def _survived() -> Iterator[None]:
 
 
 def _command(line: str, analyst: Analyst) -> bool:
-    """Obey a dot command; whether it ends the session."""
+    """Runs a dot command; returns whether it ends the session."""
     word = line.removeprefix(".")
     if word in ("quit", "exit"):
         return True
@@ -81,7 +81,7 @@ def _command(line: str, analyst: Analyst) -> bool:
 
 
 def words(analyst: Analyst) -> list[str]:
-    """Words that Tab completes: tables by full and by bare name, columns, and words of SQL; each once, sorted."""
+    """Lists the words that Tab completes: tables by full and bare name, columns, words of SQL; each once, sorted."""
     columns = "SELECT column_name FROM duckdb_columns() WHERE NOT internal"
     bare = "SELECT view_name FROM duckdb_views() WHERE NOT internal AND schema_name = 'main'"
     names = analyst.rows(f"{columns} UNION {bare} UNION SELECT keyword_name FROM duckdb_keywords()")
@@ -89,7 +89,7 @@ def words(analyst: Analyst) -> list[str]:
 
 
 def matching(text: str, known: Sequence[str]) -> list[str]:
-    """The words that begin with the text, in its case: SQL does not mind it."""
+    """Returns the words that begin with the text, ignoring case; they are in the case of the text."""
     matches = [word for word in known if word.lower().startswith(text.lower())]
     return [word.upper() for word in matches] if text.isupper() else matches
 

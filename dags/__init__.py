@@ -1,1 +1,1 @@
-"""Airflow DAGs, generated from the declarations: what runs when and in which order."""
+"""Airflow DAGs, generated from the declarations."""

@@ -24,7 +24,7 @@ from tables.declare.topic import Topic
 if TYPE_CHECKING:
     from dags.operators.command_operator import Arguments
 
-# Of the default pool, which has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
+# The default pool has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
 SPARK_SLOTS = 3
 SPARK: dict[str, Any] = {"pool_slots": SPARK_SLOTS, "execution_timeout": timedelta(hours=2)}
 SHORT_SPARK: dict[str, Any] = {**SPARK, "execution_timeout": timedelta(minutes=30)}
@@ -38,7 +38,7 @@ LIGHT: dict[str, Any] = {"execution_timeout": timedelta(minutes=2), "trigger_rul
 
 @dataclass(frozen=True, kw_only=True)
 class Domain:
-    """The facts that the DAGs of a domain are made from; `tables` each after the tables that it reads."""
+    """The facts from which a domain's DAGs are made; `tables` has each table after its inputs."""
 
     name: str
     topics: tuple[Topic, ...]
@@ -63,7 +63,7 @@ def make_dag(
     schedule: Any = None,
     params: dict[str, Param] | None = None,
 ) -> DAG:
-    """A DAG `<domain>.<kind>`, or `<domain>.<kind>.<table>`, with its page; `dags.dag_docs` has one of that kind."""
+    """Creates the DAG `<domain>.<kind>` or `<domain>.<kind>.<table>` with its documentation from `dags.dag_docs`."""
     tables = domain.tables if table is None else (table,)
     return DAG(
         dag_id=".".join([domain.name, kind, *([table.name] if table else [])]),
@@ -75,7 +75,7 @@ def make_dag(
         max_active_runs=1,
         allowed_run_types=None if kind == BACKFILL else WITHOUT_BACKFILL,
         is_paused_upon_creation=False,
-        auto_register=False,  # what a file has as a global is loaded, and nothing else
+        auto_register=False,  # Airflow loads only the globals of a file
         params=params,
         tags={"twofold", domain.name, kind, *chain.from_iterable(declared.tags for declared in tables)},
         default_args={
@@ -90,10 +90,10 @@ def make_dag(
 
 
 def plan_and_publication(domain: Domain, command: str, arguments: Arguments, about: str) -> PlanOperator:
-    """Make a plan, ask a person about it, publish it once approved, and announce what changed; the task of the plan.
+    """Creates the tasks that make a plan, ask for approval, publish it, and announce the changes; returns the first.
 
     Args:
-        about: what `command`, which makes the plan, does: the page of its task.
+        about: what `command` does, as documentation of its task.
     """
     plan = PlanOperator(task_id=PREVIEW, command=command, arguments=arguments, **SPARK, doc_md=about)
     approve = PlanApproval(
@@ -120,6 +120,6 @@ def plan_and_publication(domain: Domain, command: str, arguments: Arguments, abo
 
 
 def ask_param() -> dict[str, Param]:
-    """The parameter of a run that may publish without an approval."""
+    """Returns the parameter of a run that chooses between approval and immediate publication."""
     about = "Show what would change, and wait for an approval under Required actions. Off: publish it at once."
     return {"ask": Param(True, title="Ask first", type="boolean", description=about)}

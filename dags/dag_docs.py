@@ -1,4 +1,4 @@
-"""Documentation of DAGs and tasks for the Airflow UI, from the declarations."""
+"""Writes the documentation of DAGs and tasks for the Airflow UI, from the declarations."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ PAGES = {
 
 
 def dag_page(kind: str, domain: str, tables: Sequence[Table], topics: Sequence[Topic], registry: Registry) -> str:
-    """The page of a DAG: its purpose, its tables, and what to do when it fails."""
+    """Writes the page of a DAG: its purpose, its tables, and the steps after a failure."""
     return PAGES[kind].format(
         domain=domain,
         driver=f"stream-{domain}",
@@ -285,7 +285,7 @@ def dag_page(kind: str, domain: str, tables: Sequence[Table], topics: Sequence[T
 
 
 def table_task(table: Table) -> str:
-    """The page of one table's task in reconcile."""
+    """Writes the page of one table's task in reconcile."""
     late = LATE[table.late]
     facts = [f"Key: {_names(table.primary_key)}. Late records {late}."]
     facts += [f"Owner: {table.owner}."] if table.owner else []
@@ -297,7 +297,7 @@ def table_task(table: Table) -> str:
 
 
 def rules(table: Table) -> str:
-    """The page of one table's task in quality."""
+    """Writes the page of one table's task in quality."""
     listed = "\n".join(f"- `{rule}`" for rule in table.checks) or "No rules are declared."
     return f"**{table.full_name}**\n\n{listed}"
 

@@ -1,4 +1,4 @@
-"""Timetable of DAGs whose runs are about a day of a table."""
+"""Timetable of DAGs whose runs each process one day of a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAY = "%Y-%m-%d"
 
 
 class DayPartitions(CronPartitionTimetable):
-    """Partitions of one day in UTC, named like `2013-01-05`; each is run when it is asked for, never by itself."""
+    """Partitions of one day in UTC, named like `2013-01-05`; they run on request, never on a schedule."""
 
     can_be_scheduled = False
 
@@ -37,5 +37,5 @@ class DayPartitions(CronPartitionTimetable):
     def next_dagrun_info_v2(
         self, *, last_dagrun_info: DagRunInfo | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """None: no run is ever scheduled."""
+        """Returns None: no run is ever scheduled."""
         return None

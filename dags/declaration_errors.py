@@ -1,7 +1,7 @@
 """Shows the faults of declarations, and of the DAGs made from them, as the import error of this file.
 
-Airflow takes every DAG of a file with an import error out of service. Here there is none to lose, while
-`generate_dags.py` goes on serving the tables without a fault.
+Airflow takes every DAG of a file with an import error out of service. This file has no DAGs, so `generate_dags.py` can
+still serve the tables without a fault.
 """
 
 from __future__ import annotations

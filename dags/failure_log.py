@@ -1,4 +1,4 @@
-"""Callbacks of failed tasks: one log event, and the notifier that the settings name."""
+"""Callbacks of failed tasks: one log event, and the notifier from the settings."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ log = logging.getLogger("twofold.dags")
 
 
 def failure_callbacks() -> list[Callback]:
-    """The functions that Airflow calls when a task fails.
+    """Returns the functions that Airflow calls when a task fails.
 
     Raises:
-        BadArgument: the setting `TWOFOLD_AIRFLOW_NOTIFIER` names nothing that can be called.
+        BadArgument: the setting `TWOFOLD_AIRFLOW_NOTIFIER` names no callable.
     """
     named = Settings.from_environment().airflow_notifier
     if not named:
@@ -40,7 +40,7 @@ def failure_callbacks() -> list[Callback]:
 
 
 def log_failure(context: Context) -> None:
-    """Log one event: which task of which run failed, and why."""
+    """Logs one event with the failed task, its run and the reason."""
     instance = context["ti"]
     log.error(
         "task_failed dag=%s task=%s run=%s attempt=%s error=%r",

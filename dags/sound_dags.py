@@ -1,4 +1,4 @@
-"""Makes the DAGs of the domains and leaves out those domains whose DAGs Airflow cannot store."""
+"""Creates the DAGs of the domains, without domains whose DAGs Airflow cannot store."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tables.declare.registry import Registry, running
 
 
 class SoundDags(NamedTuple):
-    """The DAGs that Airflow can store, and domain -> why it has none here."""
+    """The DAGs that Airflow can store, and the faults of the other domains."""
 
     dags: Sequence[DAG]
     faults: Mapping[str, BadDeclaration]
 
 
 def sound_dags(registry: Registry, settings: Settings, *, only: str | None = None) -> SoundDags:
-    """Makes the DAGs of each domain, and checks that Airflow can store them.
+    """Creates the DAGs of each domain, and checks that Airflow can store them.
 
-    What is stored takes longest, so it is checked once after a file has changed, not each time that Airflow parses.
+    The check takes longest, so it runs once after a file has changed, not each time that Airflow parses.
 
     Args:
-        only: make the DAG of this id alone, and check nothing: Airflow has stored it.
+        only: create only the DAG with this id, without a check: Airflow has stored it.
     """
     dags: list[DAG] = []
     faults: dict[str, BadDeclaration] = {}
@@ -61,7 +61,7 @@ def sound_dags(registry: Registry, settings: Settings, *, only: str | None = Non
 
 
 def require_storable(dag: DAG) -> None:
-    """Does what Airflow's processor does with a DAG: serializes it, and encodes it for the process that stores it.
+    """Refuses a DAG that Airflow's processor cannot serialize, or encode for the process that stores it.
 
     A value that cannot be encoded ends that process without an import error, and with it every DAG of the file.
 
@@ -75,7 +75,7 @@ def require_storable(dag: DAG) -> None:
 
 
 def _stored(kept: Path, digest: str) -> list[str]:
-    """The domains whose DAGs could be stored when the files were as they are now."""
+    """Returns the domains whose DAGs passed the check with the current files."""
     try:
         document = json.loads(kept.read_text("utf-8"))
         return list(document["domains"]) if document["digest"] == digest else []
@@ -84,7 +84,7 @@ def _stored(kept: Path, digest: str) -> list[str]:
 
 
 def _digest(registry: Registry) -> str:
-    """Hashes the sizes and times of the files that DAGs are made from, and the names of the domains."""
+    """Hashes the sizes and times of the files from which DAGs are made, and the names of the domains."""
     files = sorted(path for room in ("dags", "quality", "tables") for path in (ROOT / room).rglob("*.py"))
     facts = [(str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in [path.stat()]]
     return hashlib.sha256(repr([registry.domains, facts]).encode()).hexdigest()

@@ -49,11 +49,11 @@ QUALITY_AT = "10 */6 * * *"
 def make_dags(
     registry: Registry, domain: str, days: Mapping[str, Days] = MappingProxyType({}), *, only: str | None = None
 ) -> Iterator[DAG]:
-    """`<domain>.stream`, and what the domain has tables or topics for: reconcile, repair, audit, and so on.
+    """Yields the DAGs of a domain: `<domain>.stream`, and those for its tables and topics, such as reconcile and audit.
 
     Args:
         days: full name of a table -> the days of its rows, for the form of its backfill.
-        only: make the DAG of this id alone.
+        only: make only the DAG with this id.
     """
     plan = Domain(
         name=domain,
@@ -269,7 +269,7 @@ def _backfill(domain: Domain, table: Table, days: Days | None) -> DAG:
 
 
 def _range(table: Table, days: Days | None) -> dict[str, Param]:
-    """The parameters of a run about a range of a table's rows; its newest closed day is proposed."""
+    """Returns the params of a run over a range of a table's rows; the newest closed day is the default."""
     instant: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
     there, start, end = "", None, None
     if days:
@@ -285,14 +285,14 @@ def _range(table: Table, days: Days | None) -> dict[str, Param]:
 
 
 def _of_a_table(domain: Domain) -> dict[str, Param]:
-    """The parameter of a run that is about one table."""
+    """Returns the param that selects one table."""
     return {"table": Param(title="Table", enum=domain.table_names, type="string")}
 
 
 def _connect(domain: Domain, first: BaseOperator, tasks: dict[str, ReconcileOperator]) -> None:
-    """Each table's task after those of the tables that it reads, or else after `first`.
+    """Orders each table's task after those of its inputs, or else after `first`.
 
-    A table is reconciled, too, where one that it reads could not be.
+    A table is reconciled even if one of its inputs failed.
     """
     for table in domain.tables:
         inputs = [declaration.full_name for declaration in domain.registry.upstream(table)]

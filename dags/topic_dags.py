@@ -22,7 +22,7 @@ from dags.operators.params import (
 )
 from dags.operators.range_sensor import RangeSensor
 
-# Of a topic all is decoded, so not every night.
+# An audit decodes the whole topic, so it does not run every night.
 AUDIT_AT = "40 4 * * 0"
 
 
@@ -103,7 +103,7 @@ def _topic(domain: Domain) -> Param:
 
 
 def _range() -> dict[str, Param]:
-    """The params that select records of a topic."""
+    """Returns the params that select records of a topic."""
     offsets: dict[str, Any] = {"type": ["null", "string"], "pattern": f"^({OFFSETS}|{INSTANT})?$"}
     numbers: dict[str, Any] = {"type": ["null", "string"], "pattern": f"^({PARTITIONS})?$"}
     form = (

@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 def write_atomically(file: Path, text: str, *, lasting: bool = True) -> None:
-    """Replace a file by one with this text; a reader meanwhile, or after a crash, finds the old or the new one.
+    """Replaces a file atomically: a concurrent reader, or one after a crash, finds the old or the new text.
 
     Args:
         lasting: the text also survives a crash of the machine right afterwards, which costs a disk some milliseconds.
-            Without, such a crash may leave an empty file.
+            If False, such a crash may leave an empty file.
     """
     draft = file.with_name(f"{file.name}.{os.getpid()}.draft")
     draft.write_text(text)
@@ -24,7 +24,7 @@ def write_atomically(file: Path, text: str, *, lasting: bool = True) -> None:
 
 
 def settle(files: Iterable[Path]) -> None:
-    """Let what is in these files, and that they exist, survive a crash of the machine; one that is gone is left out."""
+    """Syncs files and their directory entries to disk, to survive a crash of the machine; skips missing files."""
     there = [file for file in files if file.exists()]
     for path in (*there, *dict.fromkeys(file.parent for file in there)):
         _sync(path)

@@ -9,12 +9,12 @@ from infra.settings import Settings
 
 
 def chosen_domains(settings: Settings) -> list[str]:
-    """Their names; none: all that are declared."""
+    """Returns the names of the chosen domains; empty if the platform runs all declared domains."""
     file = settings.home / "domains"
     return file.read_text("utf-8").split() if file.exists() else []
 
 
 def choose_domains(settings: Settings, names: Sequence[str]) -> None:
-    """Have the platform run these and no others, from its next start on."""
+    """Saves the domains that the platform runs from its next start on."""
     settings.home.mkdir(parents=True, exist_ok=True)
     write_atomically(settings.home / "domains", "\n".join(dict.fromkeys(names)) + "\n")

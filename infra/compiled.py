@@ -1,6 +1,6 @@
 """Functions compiled to machine code, for loops over plain buffers.
 
-Loading this loads numba, which takes a command a quarter of a second: import what uses it where it is called.
+Loading this loads numba, which takes a command a quarter of a second: import its users only where they are called.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def compiled(function: F) -> F:
-    """Compile at the first call, and keep that on disk."""
+    """Compiles a function to machine code at its first call and caches the code on disk."""
     return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))

@@ -20,9 +20,9 @@ _PATTERN = str.maketrans({sign: f"[{sign}]" for sign in "*?["})
 
 
 def duckdb_utc() -> DuckDBPyConnection:
-    """A connection that reads and shows instants in UTC; what is registered with it is its own.
+    """Opens a DuckDB connection in time zone UTC; relations registered with it are visible to it alone.
 
-    All are of one database in memory, which costs 11 ms of CPU to make: tables of theirs must be temporary.
+    All connections share one in-memory database, which takes 11 ms of CPU to create: their tables must be temporary.
     """
     with _lock:
         connection = _database().cursor()
@@ -31,7 +31,7 @@ def duckdb_utc() -> DuckDBPyConnection:
 
 
 def query(sql: str, parameters: Sequence[object] = (), **relations: object) -> pa.Table:
-    """The rows that a query gives of these relations: Arrow tables, or readers of what need not fit into memory."""
+    """Runs a query over relations, Arrow tables or readers of data larger than memory, and returns its rows."""
     connection = duckdb_utc()
     for name, rows in relations.items():
         connection.register(name, rows)
@@ -39,9 +39,9 @@ def query(sql: str, parameters: Sequence[object] = (), **relations: object) -> p
 
 
 def parquet(*places: Path) -> str:
-    """Returns the relation of DuckDB's SQL with the rows of Parquet files, or of folders of them, as they are.
+    """Returns a DuckDB SQL relation of the rows in Parquet files, or in folders of Parquet files.
 
-    A folder above them that is called `region=eu` gives no column, and one that is called `a*` stands for itself.
+    A parent folder called `region=eu` adds no column, and a folder called `a*` is no pattern.
     """
     files = (str(place).translate(_PATTERN) + "/*.parquet" * place.is_dir() for place in places)
     return f"read_parquet([{DUCKDB.literals(files)}], hive_partitioning = false)"

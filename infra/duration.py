@@ -11,13 +11,13 @@ _PART = re.compile(r"\s*(\d+)\s+(millisecond|second|minute|hour|day)s?\s*", re.I
 
 
 def parse_duration(text: str, what: str) -> int:
-    """Milliseconds of `"2 hours"` or `"1 day 12 hours"`.
+    """Parses a duration such as `"2 hours"` or `"1 day 12 hours"` to milliseconds.
 
     Args:
         what: the parameter that holds the text, for the error.
 
     Raises:
-        BadDeclaration: not such a text. Months and years have no fixed length and are refused.
+        BadDeclaration: the text is no duration. Months and years have no fixed length and are refused.
     """
     total, position = 0, 0
     while position < len(text):

@@ -6,7 +6,7 @@ TwofoldError
 ├── BadDeclaration           a file under tables/
 │   └── Unproved             its function runs, but is not known to give one result
 ├── MissingTool              Java, a jar, a package: the machine is not set up
-├── PortTaken                another process listens where we should
+├── PortTaken                another process listens on a port of ours
 ├── ProcessFailed            a supervised process does not run
 ├── StatementRefused         the captured database refuses a statement
 ├── CaptureFailed            the capture of a database lost changes, or cannot go on
@@ -37,7 +37,7 @@ from typing import ClassVar
 
 
 class TwofoldError(Exception):
-    """The root: what was expected, what was found, where; then what to do."""
+    """The root: its message says what was expected, what was found and where, then what to do."""
 
     retryable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1

@@ -28,7 +28,7 @@ class Interval:
 
 
 def epoch_ms(value: datetime | date | None) -> int | None:
-    """Milliseconds since 1970, rounded down; a date is its midnight in UTC."""
+    """Converts a time to milliseconds since 1970, rounded down; a date is its midnight in UTC."""
     if value is None:
         return None
     if not isinstance(value, datetime):
@@ -37,13 +37,13 @@ def epoch_ms(value: datetime | date | None) -> int | None:
 
 
 def from_epoch_ms(value: int) -> datetime:
-    """The inverse, bounded by what a `datetime` can hold."""
+    """Converts milliseconds since 1970 to a `datetime`, clamped to the range that a `datetime` can hold."""
     seconds = min(max(value, FIRST_US // 1_000), LAST_US // 1_000)
     return EPOCH + timedelta(milliseconds=seconds)
 
 
 def are_datetimes(values: pa.ChunkedArray) -> bool:
-    """Whether Python can hold all values of a column, dates and times of the years 1 to 9999 among others."""
+    """Whether Python can hold all values of a column; dates and times must be of the years 1 to 9999."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -56,7 +56,7 @@ def are_datetimes(values: pa.ChunkedArray) -> bool:
 
 
 def epoch_ms_of(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Milliseconds since 1970, rounded down, of an array of dates or times."""
+    """Converts an array of dates or times to milliseconds since 1970, rounded down."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

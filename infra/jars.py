@@ -54,15 +54,15 @@ class Jar:
 
 
 def pinned(lock: Path = LOCK) -> tuple[Jar, ...]:
-    """The jars of a lock: lines of `sha256  configuration  organisation:name:revision[:classifier][@extension]`."""
+    """Reads a lock file, with lines of `sha256 configuration organisation:name:revision[:classifier][@extension]`."""
     lines = [line.split() for line in lock.read_text().splitlines() if line and not line.startswith("#")]
     return tuple(_jar(*line) for line in lines)
 
 
 def ensure(settings: Settings) -> None:
-    """Have every pinned jar in `settings.jars/<configuration>`, and no other.
+    """Fetches the pinned jars into `settings.jars/<configuration>` and removes all others.
 
-    Returns at once when they are there. Safe when several processes call it together: one resolves, the others wait.
+    Returns immediately if they are there. Safe if several processes call it at once: one resolves, the others wait.
 
     Raises:
         MissingTool: no Java, or the jars cannot be fetched, or a download is not the pinned file.
@@ -79,7 +79,7 @@ def ensure(settings: Settings) -> None:
 
 
 def is_complete(settings: Settings) -> bool:
-    """Whether the jars were verified against today's `jars.lock` and have kept their sizes and times since."""
+    """Whether the jars were verified against the current `jars.lock` and have kept their sizes and times since."""
     try:
         return bool(json.loads((settings.jars / STAMP).read_text()) == _fingerprint(settings.jars))
     except (OSError, ValueError):
@@ -87,7 +87,7 @@ def is_complete(settings: Settings) -> bool:
 
 
 def problems(directory: Path, jars: Sequence[Jar] | None = None) -> list[str]:
-    """The differences between a directory of jars and the pinned ones; empty when there is none. Reads every byte."""
+    """Lists the differences between a directory of jars and the pinned ones; empty if none. Reads every byte."""
     expected = {jar.path: jar.sha256 for jar in (pinned() if jars is None else jars)}
     files = {directory / path for path in expected if (directory / path).exists()} | {*directory.glob("*/*.jar")}
     files_by_name = {str(path.relative_to(directory)): path for path in files}
@@ -102,7 +102,7 @@ def problems(directory: Path, jars: Sequence[Jar] | None = None) -> list[str]:
 
 
 def replace(directory: Path, jars: Sequence[Jar]) -> None:
-    """Fetch jars into `directory`, instead of those that it has of their configurations.
+    """Fetches jars into `directory` and removes the other jars of the same configurations.
 
     Raises:
         MissingTool: the jars cannot be fetched, or a download is not the pinned file.
@@ -185,7 +185,7 @@ def _ivy_jar() -> Path:
 
 
 def _ivy_file(jars: Sequence[Jar]) -> bytes:
-    """An Ivy module that depends on these jars and on nothing that they in turn would ask for."""
+    """Builds an Ivy module that depends on these jars and on none of their transitive dependencies."""
     ElementTree.register_namespace("m", MAVEN)
     module = ElementTree.Element("ivy-module", version="2.0")
     ElementTree.SubElement(module, "info", organisation="twofold", module="jars")
@@ -215,7 +215,7 @@ def _ivy_file(jars: Sequence[Jar]) -> bytes:
 
 
 def _ivy_settings(cache: Path) -> bytes:
-    """Maven's central repository, jars only: the list is complete, its checksums better than the repository's."""
+    """Builds Ivy's settings: Maven Central, jars only, since `jars.lock` lists every jar with a stronger checksum."""
     root = ElementTree.Element("ivysettings")
     ElementTree.SubElement(root, "settings", defaultResolver="central")
     ElementTree.SubElement(root, "caches", defaultCacheDir=str(cache))
@@ -229,7 +229,7 @@ def _stamp(directory: Path) -> None:
 
 
 def _fingerprint(directory: Path) -> dict[str, list[int] | str]:
-    """A fingerprint of the jars; costs one `stat` per jar."""
+    """Computes a fingerprint of the jars; costs one `stat` per jar."""
     files: dict[str, list[int] | str] = {"lock": hashlib.sha256(LOCK.read_bytes()).hexdigest()}
     for path in directory.glob("*/*.jar"):
         stat = path.stat()
@@ -248,7 +248,7 @@ def _only_one(lock: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    """Fetch what is missing; exit code 0 when every jar is there."""
+    """Fetches the missing jars; returns exit code 0 if every jar is there."""
     settings = Settings.from_environment()
     try:
         ensure(settings)

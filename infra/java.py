@@ -16,10 +16,10 @@ OLDEST, NEWEST = 17, 21
 
 
 def java(environment: Mapping[str, str] | None = None) -> Path:
-    """The `java` launcher of a Java 17 to 21: that of `JAVA_HOME`, else the first one on `PATH`.
+    """Finds the `java` launcher of a Java 17 to 21: that of `JAVA_HOME`, else the first one on `PATH`.
 
     Raises:
-        MissingTool: there is none, or none of these versions; names what was found.
+        MissingTool: no launcher, or none of these versions; names what was found.
     """
     environment = os.environ if environment is None else environment
     rejected = []
@@ -35,7 +35,7 @@ def java(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def java_version(launcher: Path) -> int | None:
-    """Feature release (17 for 17.0.15) of a `java` launcher; None when it does not run."""
+    """Returns the feature release of a `java` launcher (17 for 17.0.15), or None if it does not run."""
     try:
         ran = subprocess.run([launcher, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -45,9 +45,10 @@ def java_version(launcher: Path) -> int | None:
 
 
 def late_c2(times: int) -> list[str]:
-    """Options by which C2, the JVM's second compiler, compiles only what runs so many times as often as by default.
+    """Returns JVM options that raise the thresholds of C2, the JVM's second compiler, by this factor.
 
-    It takes a third of the CPU of the first minutes of a JVM, and most of what it compiles then does not run for long.
+    C2 uses a third of the CPU of a JVM's first minutes, and most of the code that it compiles then does not run for
+    long.
     """
     thresholds = {"Invocation": 5_000, "MinInvocation": 600, "Compile": 15_000, "BackEdge": 40_000}
     return [f"-XX:Tier4{name}Threshold={times * default}" for name, default in thresholds.items()]
@@ -63,7 +64,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def main() -> int:
-    """Whether this machine has the Java that is needed; says what to do when it has not."""
+    """Checks that this machine has a suitable Java and prints what to do if it has none; returns the exit code."""
     try:
         java()
     except MissingTool as error:

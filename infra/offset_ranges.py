@@ -8,26 +8,26 @@ from operator import itemgetter
 
 Range = tuple[int, int]
 Ranges = Mapping[int, Range]
-"""Of each partition one."""
+"""One range per partition."""
 RangesOf = Mapping[str, Ranges]
-"""Of each topic."""
+"""Ranges by topic."""
 Spans = Mapping[int, Sequence[Range]]
-"""Of each partition several, in order and apart from each other."""
+"""Several ranges per partition, in order and disjoint."""
 
 
 def condition(ranges: Ranges, partition: str, offset: str) -> str:
-    """The condition that selects rows of these offsets, of columns `partition` and `offset`, in any engine's SQL."""
+    """Writes a SQL condition, valid in any engine, that selects rows by the columns `partition` and `offset`."""
     parts = (f"({partition} = {p} AND {offset} >= {start} AND {offset} < {end})" for p, (start, end) in ranges.items())
     return " OR ".join(parts) or "false"
 
 
 def spans(ranges: Ranges) -> dict[int, list[Range]]:
-    """One range of each partition, in the form of several."""
+    """Converts one range per partition to a list of ranges per partition."""
     return {partition: [one] for partition, one in ranges.items()}
 
 
 def joined(some: Iterable[Range]) -> list[Range]:
-    """Join ranges that overlap or touch, in order."""
+    """Merges ranges that overlap or touch; returns them in order."""
     ranges: list[Range] = []
     for start, end in sorted(some):
         if ranges and start <= ranges[-1][1]:
@@ -38,7 +38,7 @@ def joined(some: Iterable[Range]) -> list[Range]:
 
 
 def within(some: Spans, others: Spans) -> dict[int, list[Range]]:
-    """The offsets that are in both; partitions without any are left out."""
+    """Intersects two sets of ranges per partition; partitions without common offsets are left out."""
     common = {}
     for partition, here in some.items():
         met = _met(here, joined(others.get(partition, ())))
@@ -49,7 +49,7 @@ def within(some: Spans, others: Spans) -> dict[int, list[Range]]:
 
 
 def without(whole: Range, taken: Iterable[Range]) -> list[Range]:
-    """The rest of a range, in order, without others, which may overlap."""
+    """Subtracts ranges, which may overlap, from one range; returns the remaining ranges in order."""
     start, end = whole
     left = []
     for low, high in sorted(taken):
@@ -60,7 +60,7 @@ def without(whole: Range, taken: Iterable[Range]) -> list[Range]:
 
 
 def subtract(some: Spans, taken: Spans) -> dict[int, list[Range]]:
-    """The rest of some ranges without others; partitions without any are left out."""
+    """Subtracts ranges from others per partition; partitions with no remaining offset are left out."""
     left = {}
     for partition, here in some.items():
         met = _met(here, joined(taken.get(partition, ())))
@@ -69,18 +69,18 @@ def subtract(some: Spans, taken: Spans) -> dict[int, list[Range]]:
 
 
 def _met(here: Iterable[Range], others: Sequence[Range]) -> Iterator[tuple[Range, Sequence[Range]]]:
-    """Each range with those of others, which are in order and disjoint, that share offsets with it."""
+    """Yields each range with the overlapping ones of `others`, which are ordered and disjoint."""
     for start, end in here:
         first = bisect_right(others, start, key=itemgetter(1))
         yield (start, end), others[first : bisect_left(others, end, lo=first, key=itemgetter(0))]
 
 
 def size(some: Spans) -> int:
-    """The number of offsets that they hold."""
+    """Counts the offsets in the ranges."""
     return sum(end - start for here in some.values() for start, end in here)
 
 
 def batches_of_size(some: Spans) -> Iterator[dict[int, Range]]:
-    """All of them, one of each partition at a time: as many as the partition with most has."""
+    """Yields the ranges in rounds of at most one range per partition, in as few rounds as possible."""
     for nth in range(max(map(len, some.values()), default=0)):
         yield {partition: here[nth] for partition, here in some.items() if nth < len(here)}

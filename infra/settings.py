@@ -119,20 +119,20 @@ class Settings:
 
     @property
     def start_lock(self) -> Path:
-        """Held while `up` chooses domains and starts their processes."""
+        """The lock file held while `up` chooses domains and starts their processes."""
         return self.home / "run" / "start.lock"
 
     def driver_lock(self, domain: str) -> Path:
-        """Held by the domain's stream driver while it runs."""
+        """Returns the lock file that the domain's stream driver holds while it runs."""
         return self.home / "run" / f"{domain}.driver.lock"
 
     def stream_lock(self, table: str) -> Path:
-        """The lock of a table's checkpoint, by full name."""
+        """Returns the lock file of a table's checkpoint, by the table's full name."""
         return self.home / "run" / f"{table}.stream.lock"
 
     @property
     def plans(self) -> Path:
-        """A folder for each rewrite of history that is, or was, to be approved."""
+        """The folder of plans: one subfolder for each rewrite of history that waits for approval or was approved."""
         return self.home / "plans"
 
     @property
@@ -146,7 +146,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """Read `TWOFOLD_*`.
+        """Reads the settings from the variables `TWOFOLD_*`.
 
         Raises:
             BadSetting: a value of the wrong type, a variable that no setting has, or a folder that cannot hold tables.
@@ -170,11 +170,11 @@ class Settings:
         return settings
 
     def environment(self) -> dict[str, str]:
-        """The variables that give a child process these same settings."""
+        """Returns the environment variables that pass these settings to a child process."""
         return {PREFIX + f.name.upper(): str(getattr(self, f.name)) for f in fields(self)}
 
     def shown(self) -> dict[str, str]:
-        """The settings for people: secrets masked."""
+        """Returns the settings for display, with secrets masked."""
         return {
             f.name: "***" if f.name in SECRETS and getattr(self, f.name) else str(getattr(self, f.name))
             for f in fields(self)

@@ -1,4 +1,4 @@
-"""Finds the declared DAGs that Airflow has not loaded, and the reason."""
+"""Finds declared DAGs that Airflow has not loaded, and the reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_NAMES = 3
 
 
 def unloaded_dags(settings: Settings, registry: Registry, processes: Sequence[ProcessState]) -> str | None:
-    """Says which declared DAGs Airflow has not, and why; None if it has all, does not run, or may still load them.
+    """Describes the declared DAGs that Airflow lacks; None if it has all, does not run, or may still load them.
 
     Raises:
         ProcessFailed: Airflow does not answer.
@@ -41,7 +41,7 @@ def declared_dags(registry: Registry, domain: str) -> list[str]:
 
 
 def why_unloaded(settings: Settings, wanted: Sequence[str]) -> str | None:
-    """Says which of these DAGs Airflow has not, and what it and the log of its parser say; None if it has all.
+    """Describes the DAGs that Airflow lacks, with its errors and those of its parser; None if it has all.
 
     Raises:
         ProcessFailed: Airflow does not answer.
@@ -59,7 +59,7 @@ def why_unloaded(settings: Settings, wanted: Sequence[str]) -> str | None:
 
 
 def dags_finding(settings: Settings, registry: Registry) -> Finding:
-    """Looks, as the doctor, for declared DAGs that Airflow has not."""
+    """Reports declared DAGs that Airflow lacks as a finding of the doctor."""
     try:
         wrong = unloaded_dags(settings, registry, supervisor.state(settings))
     except ProcessFailed as error:

@@ -1,1 +1,1 @@
-"""Keep live tables fresh."""
+"""Keeps live tables fresh."""

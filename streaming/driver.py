@@ -1,4 +1,4 @@
-"""The process of a domain: runs its ingest and its tables until it is stopped."""
+"""The process of a domain: runs its ingest and its table queries until it is stopped."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ _RAISED = re.compile(r"(Caused by: )?[\w.]+(Error|Exception)\b.*: ")
 _POLL_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 _CALM_S = 1.0
-_SETTLED_S = 10.0  # a query that runs for so long has got over what it failed with
+_SETTLED_S = 10.0  # a query that runs for so long has recovered from its failure
 _log = logging.getLogger("twofold.driver")
 
 
 def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None) -> None:
-    """Keep the domain's queries running until SIGTERM or SIGINT, then let each end its micro-batch.
+    """Runs the domain's queries until SIGTERM or SIGINT; each then ends its micro-batch.
 
-    A query that fails, or cannot start, is started again after a pause that doubles up to a minute; the others go on. A
-    file with a fault is left out.
+    A query that fails, or cannot start, is restarted after a pause that doubles up to a minute; the others continue.
+    Faulty declaration files are skipped.
 
     Args:
         tables: maintain these tables; None: all of the domain.
 
     Raises:
-        BadArgument: a table that is not declared.
-        BadDeclaration: no file of the domain is without a fault.
+        BadArgument: a table is not declared.
+        BadDeclaration: all files of the domain are faulty.
         BrokerUnreachable: the broker does not answer when the driver starts.
         ProcessFailed: another driver runs this domain, or the JVM ended.
     """
@@ -73,7 +73,7 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
                 for query in queries:
                     query.keep(settings, domain)
             except Exception:
-                time.sleep(_POLL_S)  # what the JVM ended with is known soon after it stops answering
+                time.sleep(_POLL_S)  # the JVM's exit code is known soon after it stops answering
                 _require_jvm(domain)
                 raise
         for query in queries:
@@ -81,8 +81,10 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
 
 
 def _require_jvm(domain: str) -> None:
-    """Raises:
-    ProcessFailed: the JVM ended.
+    """Refuses to continue without a JVM.
+
+    Raises:
+        ProcessFailed: the JVM ended.
     """
     if (code := jvm_exit_code()) is not None:
         raise ProcessFailed(
@@ -92,15 +94,15 @@ def _require_jvm(domain: str) -> None:
 
 
 def drain(settings: Settings, domain: str, *, ingest: bool, tables: Sequence[str] | None) -> None:
-    """Process what is there, then stop.
+    """Processes all available input, then stops.
 
     Args:
         ingest: read the topics.
         tables: maintain these tables, each after its inputs; None: all of the domain.
 
     Raises:
-        BadArgument: a table that the domain has not.
-        TwofoldError: what the first table failed with; all others were maintained.
+        BadArgument: the domain has no such table.
+        TwofoldError: the failure of the first table that failed; all others were maintained.
     """
     failures: list[TwofoldError] = []
     with _domain(settings, domain) as p:
@@ -136,7 +138,7 @@ def _ensure(platform: Platform, table: Table) -> None:
 
 
 def table_query(platform: Platform, table: Table) -> Maintain | ChangeDrivenStream:
-    """The query that keeps the table fresh, by its strategy."""
+    """Builds the query that keeps the table fresh, by the table's strategy."""
     kind = ChangeDrivenStream if platform.registry.strategy(table).follows_changes else Maintain
     return kind(platform.spark, platform.lake, platform.registry, table)
 
@@ -164,7 +166,7 @@ def _only_driver(settings: Settings, domain: str) -> Iterator[None]:
 
 @contextmanager
 def _noting_errors(settings: Settings, domain: str) -> Iterator[None]:
-    """Notes a failure of the whole driver as one of ingest."""
+    """Records a failure of the whole driver as a failure of ingest."""
     try:
         yield
     except TwofoldError as error:
@@ -173,7 +175,7 @@ def _noting_errors(settings: Settings, domain: str) -> Iterator[None]:
 
 
 def _chosen(platform: Platform, domain: str, tables: Sequence[str] | None) -> list[Table]:
-    """The tables of the domain that are wanted, each after its inputs."""
+    """Returns the requested tables of the domain, each after its inputs."""
     registry = platform.registry
     names_of = None if tables is None else {registry.find_table(name).full_name for name in tables}
     return [table for table in registry.in_order(domain) if names_of is None or table.full_name in names_of]
@@ -182,9 +184,9 @@ def _chosen(platform: Platform, domain: str, tables: Sequence[str] | None) -> li
 def _starters(
     platform: Platform, domain: str, tables: Sequence[str] | None
 ) -> Iterator[tuple[str, Callable[[], Running], Path | None]]:
-    """Name, what starts the query, and what is held while it runs; all tables are there by then.
+    """Yields for each query its name, the function that starts it, and the lock held while it runs, if any.
 
-    The first micro-batches of queries take all cores for a minute: so no table is created after the first has begun.
+    All tables are created before the first query starts, since its first micro-batches use all cores for a minute.
     """
     for table in _chosen(platform, domain, tables):
         with suppress(TwofoldError):  # its query fails with the same, and reports it
@@ -204,7 +206,7 @@ def _start_table(platform: Platform, table: Table, pace: Pace) -> Running:
 
 
 def _in_own_pool(platform: Platform, name: str, start: Callable[[], Running]) -> Callable[[], Running]:
-    """Starts a query whose jobs share the cores fairly with those of others, however many tasks these have."""
+    """Wraps a query's start so that its jobs run in a scheduler pool of their own and share the cores fairly."""
 
     def start_in_pool() -> Running:
         use_pool(platform.spark, name)
@@ -214,7 +216,7 @@ def _in_own_pool(platform: Platform, name: str, start: Callable[[], Running]) ->
 
 
 def _pace(platform: Platform, domain: str) -> Callable[[], Pace]:
-    """Gives each table of the driver its own pace, all by the same backlog and turns."""
+    """Returns a function that gives each table a pace of its own; all share one backlog and its turns."""
     backlog = Backlog(platform.lake, platform.registry)
     topics = [topic.full_name for topic in platform.registry.domain_topics(domain)]
 
@@ -226,17 +228,17 @@ def _pace(platform: Platform, domain: str) -> Callable[[], Pace]:
 
 
 class _SupervisedQuery:
-    """A query that is started again when it fails; not while another process holds its lock."""
+    """A query that is restarted after a failure, unless another process holds its lock."""
 
     def __init__(self, name: str, start: Callable[[], Running], lock: Path | None) -> None:
         self._name, self._start, self._lock = name, start, lock
         self._held = ExitStack()
         self._query: Running | None = None
         self._pause_s, self._next_try, self._running_since = 1.0, 0.0, 0.0
-        self._noted = ""  # what was known to keep it from running when it was started
+        self._noted = ""  # the error that was known when it was started
 
     def keep(self, settings: Settings, domain: str) -> None:
-        """Look at the query, and start it when it does not run and its pause is over."""
+        """Checks the query, and starts it if it does not run and its pause is over."""
         now = time.monotonic()
         if self._query is not None and self._query.isActive:
             if now - self._running_since > _LONGEST_PAUSE_S:
@@ -282,7 +284,7 @@ class _SupervisedQuery:
 
 
 def _note_error(settings: Settings, domain: str, query: str, error: str) -> None:
-    """Note why a query has failed, with what is known of it; an empty error where it runs."""
+    """Records why a query failed, with its last progress; an empty error if it runs."""
     last = _known(settings, domain, query)
     if error or last.error:
         write(settings, replace(last, error=error, failed_at=datetime.now(UTC) if error else None))
@@ -294,10 +296,10 @@ def _known(settings: Settings, domain: str, query: str) -> Progress:
 
 
 def finish(query: Running) -> None:
-    """Wait until the query ends.
+    """Waits until the query ends.
 
     Raises:
-        ProcessFailed: it failed; says why.
+        ProcessFailed: it failed; names the cause.
     """
     from pyspark.errors import StreamingQueryException
 
@@ -308,7 +310,7 @@ def finish(query: Running) -> None:
 
 
 def _reason(error: Exception | None) -> str:
-    """The line of a stream's failure that a person can use: its cause, which stands last."""
+    """Returns the most useful line of a stream's failure: its root cause, which Spark prints last."""
     if isinstance(error, TwofoldError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

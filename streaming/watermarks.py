@@ -1,4 +1,4 @@
-"""The watermark of each input of a table, and the input that holds it back."""
+"""Computes the watermark of each input of a table, and the input that holds the watermark back."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def by_input(lake: Lake, registry: Registry, table: Table) -> dict[str, int | None]:
-    """Topic -> its newest event time less the table's delay, epoch milliseconds; None before its first event.
+    """Maps each topic to its newest event time minus the table's delay, epoch milliseconds; None if it has no event.
 
-    The stream's watermark is the least of these once it has taken in what is there (Spark's policy `min`). Empty for a
-    table whose rows never close.
+    Once the stream has read all records, its watermark is the least of these (Spark's policy `min`). Empty for a table
+    whose rows never close.
     """
     if not table.closes_at:
         return {}
@@ -31,5 +31,5 @@ def by_input(lake: Lake, registry: Registry, table: Table) -> dict[str, int | No
 
 
 def held_back_by(marks: Mapping[str, int | None]) -> str | None:
-    """The input that lets the fewest rows close, the first of several; None where there is no input."""
+    """Returns the input with the lowest watermark, the first one of several; None if there is no input."""
     return min(marks, key=lambda name: -1e18 if marks[name] is None else marks[name] or 0, default=None)

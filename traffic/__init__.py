@@ -1,1 +1,1 @@
-"""Sources of the demo domains, with a journal of what the broker acknowledged."""
+"""Sources of records for the demo domains, with a journal of the broker's acknowledgements."""

@@ -1,8 +1,8 @@
-"""Journal of the records that the broker acknowledged, to prove loss and duplication.
+"""Journals the records that the broker acknowledged, to prove loss and duplication.
 
-A row is written when its acknowledgement arrives, before its sender knows of it, and survives `kill -9` of the process.
-Not promised: after such a kill, records that the broker appended and whose acknowledgement was still on its way are in
-the topic and not in the journal; nothing survives a crash of the machine.
+A row is written when its acknowledgement arrives, before the sender is notified, and survives `kill -9` of the process.
+Not promised: after such a kill, records that the broker appended and whose acknowledgement had not arrived are in the
+topic and not in the journal; nothing survives a crash of the machine.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def checksum(value: bytes) -> int:
-    """The checksum of a value, as `Row.crc` has it."""
+    """Computes the checksum of a value for `Row.crc`."""
     return crc32(value)
 
 
 class AckJournal:
-    """A file of rows, one JSON object per line, that only grows; one per run, written by one thread."""
+    """An append-only file of rows, one JSON object per line; one file per run, written by one thread."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,12 +55,12 @@ class AckJournal:
 
     @classmethod
     def begin(cls, settings: Settings, domain: str, now: datetime) -> AckJournal:
-        """Open the file of a new run of a domain's traffic."""
+        """Opens the file of a new run of a domain's traffic."""
         name = f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.jsonl"
         return cls(directory(settings, domain) / name)
 
     def append(self, row: Row) -> None:
-        """Hand the row to the operating system."""
+        """Writes a row through to the operating system."""
         self._file.write(self._encoder.encode(row) + b"\n")
 
     def close(self) -> None:
@@ -74,17 +74,17 @@ class AckJournal:
 
 
 def directory(settings: Settings, domain: str) -> Path:
-    """The directory of a domain's journal."""
+    """Returns the directory of a domain's journal."""
     return settings.home / "journal" / domain
 
 
 def files(settings: Settings, domain: str) -> tuple[Path, ...]:
-    """The files of a domain's journal, oldest first."""
+    """Lists the files of a domain's journal, oldest first."""
     return tuple(sorted(directory(settings, domain).glob("*.jsonl")))
 
 
 def read(*paths: Path) -> Iterator[Row]:
-    """The rows of journal files, in the order of acknowledgement; a last line that a kill cut short is left out."""
+    """Yields the rows of journal files in the order of acknowledgement; an incomplete last line is left out."""
     decoder = msgspec.json.Decoder(Row)
     for path in paths:
         with path.open("rb") as file:
@@ -94,10 +94,10 @@ def read(*paths: Path) -> Iterator[Row]:
 
 
 def load(*paths: Path) -> pa.Table:
-    """The rows of journal files as an Arrow table, which DuckDB queries by the name of its variable.
+    """Loads the rows of journal files as an Arrow table.
 
     Raises:
-        BadArgument: no file was named, so there is nothing to prove anything with.
+        BadArgument: no file was named.
     """
     import pyarrow as pa
     from pyarrow import json

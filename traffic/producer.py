@@ -1,4 +1,4 @@
-"""Produces a range of a domain's days to its topics."""
+"""Sends a range of a domain's days to its topics."""
 
 from __future__ import annotations
 
@@ -67,8 +67,7 @@ class Summary:
     Attributes:
         acknowledged: topic -> kind (`true`, `duplicate`, `corrupt:...`) -> records.
         journal: the file that lists them.
-        complete: False when a signal or `stop` ended the run early; what was sent is acknowledged all
-            the same.
+        complete: False if a signal or `stop` ended the run early; all sent records are acknowledged in any case.
     """
 
     start: date
@@ -94,21 +93,21 @@ def run(
     on_progress: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Summary:
-    """Send what `[start, end)` holds and journal every acknowledgement; of the shop, also write to its database.
+    """Sends the records of `[start, end)` and journals every acknowledgement; the shop also writes to its database.
 
-    A second run sends everything again: its records are new offsets, and repetitions of the first one's.
+    A second run sends everything again: repetitions at new offsets.
 
     Args:
         start, end: days of the domain's source.
-        speed: seconds of the source per second of ours; None: as fast as the broker takes it.
-        imperfections: None: the usual ones.
-        on_progress: called some times per second, from this thread, and once at the end.
+        speed: seconds of the source per second of real time; None: as fast as the broker accepts it.
+        imperfections: None: the default ones.
+        on_progress: called several times per second, from this thread, and once at the end.
         stop: set it to end the run early; in the main thread Ctrl-C and SIGTERM do.
 
     Raises:
-        BadArgument: before anything is touched. Also when the topics are missing: nothing was sent.
-        DatabaseUnreachable, StatementRefused: the shop's database does not take what is written.
-        BrokerUnreachable: at the start, or away for longer than `OUTAGE_S`; what was acknowledged is in the journal.
+        BadArgument: before anything is touched, also if the topics are missing: nothing was sent.
+        DatabaseUnreachable, StatementRefused: the shop's database does not accept a write.
+        BrokerUnreachable: at the start, or away for longer than `OUTAGE_S`; acknowledged records are in the journal.
     """
     imperfections = imperfections or FaultInjection()
     _check(domain, start, end, speed)
@@ -145,7 +144,7 @@ def run(
 def messages(
     domain: str, start: date, end: date, topics: Mapping[str, Topic], imperfections: FaultInjection
 ) -> Iterator[Message]:
-    """The messages for `[start, end)`, in the order in which they would reach us.
+    """Yields the messages for `[start, end)`, in the order of their arrival.
 
     Args:
         topics: full name -> declaration, of every topic of the domain.
@@ -175,7 +174,7 @@ def _check(domain: str, start: date, end: date, speed: float | None) -> None:
 
 
 def _require_topics(settings: Settings, topics: Mapping[str, Topic]) -> None:
-    """The broker may not make topics up: they would lack partitions and tiering."""
+    """Refuses to send to missing topics: automatically created ones would lack partitions and tiering."""
     there = broker_topics.offsets(settings, list(topics))
     for name, topic in topics.items():
         if len(there.get(name, ())) != topic.partitions:
@@ -188,9 +187,9 @@ def _require_topics(settings: Settings, topics: Mapping[str, Topic]) -> None:
 
 @lru_cache(maxsize=1 << 15)
 def _hash(key: bytes) -> int:
-    """Kafka's own hash of a key: modulo the number of partitions, the partition where any producer puts the key.
+    """Computes Kafka's own hash of a key; modulo the number of partitions it is the default partition of any producer.
 
-    Remembered, because it is computed in Python and a flight's key comes twice or more.
+    It is cached, since it is computed in Python and a flight's key occurs twice or more.
     """
     from kafka.partitioner.default import murmur2
 
@@ -198,7 +197,7 @@ def _hash(key: bytes) -> int:
 
 
 def _paced(source: Iterator[E], speed: float | None, stop: threading.Event) -> Iterator[E]:
-    """Hold each event back until it is due; end early, even in the middle of a pause, when `stop` is set."""
+    """Delays each event until it is due; ends early, even during a pause, if `stop` is set."""
     first: datetime | None = None
     began = time.monotonic()
     for event in source:
@@ -213,7 +212,7 @@ def _paced(source: Iterator[E], speed: float | None, stop: threading.Event) -> I
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM end the run in order, the second as usual; outside the main thread, nothing."""
+    """Stops the run in order at the first Ctrl-C or SIGTERM, and as usual at the second; only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -259,7 +258,7 @@ class _Outbox:
         self._event_time: datetime | None = None
 
     def send(self, message: Message) -> None:
-        """Hand over one record; waits while too many are unanswered, and sends nothing once `stop` is set.
+        """Sends one record; waits while too many are unacknowledged, and sends nothing once `stop` is set.
 
         Raises:
             BrokerUnreachable: an earlier record could not be delivered.
@@ -278,7 +277,7 @@ class _Outbox:
         future.add_errback(self._on_failure)
 
     def settle(self) -> None:
-        """Wait until the broker answered for every record, or for too long did not."""
+        """Waits until the broker has answered for every record, or a time limit is over."""
         from kafka.errors import KafkaError
 
         try:
@@ -288,7 +287,7 @@ class _Outbox:
             self._failure = self._failure or error
 
     def raise_failure(self) -> None:
-        """Raise what went wrong on the producer's thread, if anything did."""
+        """Raises the error of the producer's thread, if there is one."""
         from kafka.errors import KafkaError
 
         if isinstance(self._failure, KafkaError):
@@ -300,7 +299,7 @@ class _Outbox:
             raise self._failure
 
     def progress_due(self) -> bool:
-        """True some times per second."""
+        """Whether progress should be reported now, several times per second."""
         now = time.monotonic()
         if now - self._reported < PROGRESS_S:
             return False
@@ -319,7 +318,7 @@ class _Outbox:
         )
 
     def summary(self, start: date, end: date) -> Summary:
-        """The summary of the run that sent these days."""
+        """Returns the summary of the run that sent these days."""
         acknowledged: dict[str, dict[str, int]] = {}
         for (topic, kind), count in sorted(self._acknowledged.items()):
             acknowledged.setdefault(topic, {})[kind] = count
@@ -338,7 +337,7 @@ class _Outbox:
         try:
             self._journal.append(row)
         except OSError as error:
-            # kafka-python logs what a callback raises and goes on.
+            # kafka-python logs an error of a callback and continues.
             self._failure = self._failure or error
         self._acknowledged[topic, kind] += 1
         self._answered += 1

@@ -1,7 +1,7 @@
-"""The shop's own programs: their changes of its database, and a connection for them.
+"""The database transactions of the shop's own programs, and a connection for them.
 
-It follows from the records of `shop_source`: who logs in is noted and now and then moves, and what is paid is shipped,
-then sent and delivered, or cancelled. It can be done again: what is there already stays.
+They follow from the records of `shop_source`: customers who log in are stored and sometimes move, and paid orders are
+shipped, then sent and delivered, or cancelled. They can be repeated: existing rows stay.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Change:
 
     @property
     def statement(self) -> str:
-        """The change as SQL, with places for the row's values; a row that is there already is not inserted again."""
+        """The change as SQL, with placeholders for the row's values; an existing row is not inserted again."""
         key = COLUMNS[self.table][0]
         if self.kind == "delete":
             return f"DELETE FROM {self.table} WHERE {key} = %({key})s"
@@ -64,14 +64,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Transaction:
-    """Changes of one commit, and when it is made."""
+    """The changes of one commit, and its time."""
 
     send_at: datetime
     changes: Sequence[Change]
 
 
 def transactions(start: date, end: date) -> list[Transaction]:
-    """Those of `[start, end)`, in order of time."""
+    """Lists the transactions of `[start, end)`, ordered by time."""
     opened = datetime.combine(start, time(tzinfo=ZONE))
     found = [Transaction(opened, [_customer(number) for number in range(CUSTOMERS)])]
     for _, records in shop_source.records(start, end):
@@ -86,17 +86,17 @@ def transactions(start: date, end: date) -> list[Transaction]:
 
 
 def commit(connection: Connection, transaction: Transaction) -> None:
-    """Makes the changes in one transaction of the database."""
+    """Commits the changes in one transaction of the database."""
     with connection.transaction():
         for change in transaction.changes:
             connection.execute(change.statement, change.row)
 
 
 def create_tables(settings: Settings) -> None:
-    """Makes the shop's tables in the supervised database, unless they are there.
+    """Creates the shop's tables in the supervised database, unless they exist.
 
     Raises:
-        BadArgument: the database is one of yours.
+        BadArgument: the database is not the supervised one.
         DatabaseUnreachable: retryable.
     """
     if not settings.supervises_database:
@@ -108,16 +108,16 @@ def create_tables(settings: Settings) -> None:
 
 
 def rows(settings: Settings, table: str) -> list[tuple[object, ...]]:
-    """Returns the rows of a table in the database itself."""
+    """Reads the rows of a table from the database itself."""
     return query(settings, f"{ROWS[table]} FROM {table}")
 
 
 def connected(settings: Settings) -> AbstractContextManager[Connection]:
-    """Opens a connection to the captured database, which has the shop's tables.
+    """Opens a connection to the captured database, with the shop's tables.
 
     Raises:
-        BadArgument: the database is one of yours.
-        DatabaseUnreachable, StatementRefused: it ends meanwhile, or does not take what is written.
+        BadArgument: the database is not the supervised one.
+        DatabaseUnreachable, StatementRefused: it ends meanwhile, or refuses a write.
     """
     create_tables(settings)
     return database_connection.connected(settings)
@@ -144,7 +144,7 @@ def _login(login: Login) -> Transaction:
 
 
 def _shipment(order: Order, paid_at: datetime) -> Iterator[Transaction]:
-    """Packed within the hour, in a transaction that now and then has the customer move; then sent, or cancelled."""
+    """Yields the transactions of a shipment: packed within the hour, sometimes with a move; then sent, or cancelled."""
     dice = random.Random(order.order_id)
     key = {"shipment_id": f"p{order.order_id}"}
     packed_at = paid_at + timedelta(minutes=dice.randint(5, 50))

@@ -1,7 +1,6 @@
-"""The customers of a shop: visits with searches, carts, orders and payments, a day from its own random numbers.
+"""Simulates the customers of a shop: visits with searches, carts, orders and payments; each day is a random seed.
 
-The day decides everything that happens in a visit which begins on it, so that any range of days is the same in every
-run.
+The day decides all events of the visits that begin on it, so that any range of days is the same in every run.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Click(TrafficRecord, frozen=True, kw_only=True, rename={"at": "clicked_at"
 
 
 class Buyer(msgspec.Struct, frozen=True):
-    """Who orders."""
+    """The customer who orders."""
 
     customer: str
 
@@ -150,7 +149,7 @@ Record = Login | Search | Click | CartEvent | Order | Payment | PostEvent | Foll
 
 
 def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
-    """The records of the visits that begin on each day of `[start, end)`, in order of days."""
+    """Yields the records of the visits that begin on each day of `[start, end)`, in order of days."""
     for offset in range((end - start).days):
         day = start + timedelta(days=offset)
         yield day, list(_day(day))
@@ -165,7 +164,7 @@ def _day(day: date) -> tuple[Record, ...]:
 
 @cache
 def home_of(customer: int) -> str:
-    """The country of a customer, by number."""
+    """Returns the country of a customer, by number."""
     return random.Random(f"customer {customer}").choice(COUNTRIES)
 
 
@@ -181,7 +180,7 @@ class _Visit:
         self._mistakes = random.Random(f"mistakes {self._name}")
 
     def records(self) -> Iterator[Record]:
-        """A login; most visits search, most of those fill a cart, most carts are ordered, most orders are paid."""
+        """Yields a login, then, ever more rarely, searches, a filled cart, an order and its payment."""
         is_intruder = self._dice.random() < 0.02
         home = home_of(self._customer)
         yield Login(
@@ -205,7 +204,7 @@ class _Visit:
                 yield from self._checkout(products, 1, 3)
 
     def posts(self) -> Iterator[Record]:
-        """After it, in some: whom the customer begins or ceases to follow, and a post, edited or deleted later."""
+        """Yields, after some visits, changes of the customer's follows, and a post that is edited or deleted later."""
         dice = self._dice = random.Random(f"posts {self._name}")
         for _ in range(dice.choice([0, 0, 1, 2])):
             author = f"c{int(CUSTOMERS * dice.random() ** 3):04}"  # few have many followers
@@ -220,7 +219,7 @@ class _Visit:
                 yield self._post("deleted", 3, None, None, (30, 3_000))
 
     def views(self) -> Iterator[Record]:
-        """The pages that are looked at after all that."""
+        """Yields page views at the end of the visit."""
         dice = self._dice = random.Random(f"views {self._name}")
         for number in range(dice.randrange(4)):
             page = f"/{self._product()}"
@@ -268,7 +267,7 @@ class _Visit:
                 )
 
     def _fill_cart(self, products: list[str]) -> Iterator[CartEvent]:
-        """Put some products into the cart and take some out; what is in it at last is added to `products`."""
+        """Adds some products to the cart and removes some; appends the remaining ones to `products`."""
         for _ in range(self._dice.randint(1, 4)):
             yield from self._mistake()
             product, quantity = self._product(), self._dice.randint(1, 3)
@@ -284,7 +283,7 @@ class _Visit:
             yield event
 
     def _mistake(self) -> Iterator[CartEvent]:
-        """Ask, once in ten, for more to be removed than can be in the cart: it is refused, and nothing comes of it."""
+        """Requests, once in ten, to remove more than the cart can have; the request is refused."""
         if self._mistakes.random() < 0.1:
             yield from self._ask(Command("remove", self._mistakes.choice(PRODUCTS), 99), self._at)
 
@@ -322,7 +321,7 @@ class _Visit:
         return Wishes(note, at + timedelta(days=self._dice.randint(1, 5)) if self._dice.random() < 0.5 else None)
 
     def _pay(self, order: Order) -> Iterator[Payment]:
-        """Nineteen in twenty are paid: most at once, some with two cards or after the hour, a few with guessed ones."""
+        """Yields payments of 19 in 20 orders: most at once, some late or with two cards, a few with guessed cards."""
         dice, card = self._dice, f"k{self._customer:04}"
         kind = dice.random()
         if kind < 0.05:

@@ -1,4 +1,4 @@
-"""The domains that have traffic, and what a source of records is."""
+"""The domains that have traffic, and the interface of a source of records."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Record(Protocol):
 
     @property
     def at(self) -> datetime:
-        """When it happened."""
+        """The time of the event."""
 
 
 class TrafficSource(Protocol):
-    """A module that knows what happened on each day.
+    """The interface of a module with the records of each day.
 
     Attributes:
         ZONE: its days begin at midnight there.
-        FIRST_DAY, LAST_DAY: what it has.
+        FIRST_DAY, LAST_DAY: the days that it has.
         EARLIEST_BEFORE_MIDNIGHT: no record happens longer than this before its day.
         DEMO: the first day of the demo, and the first after it.
         DATED_BY: a topic with records of each day, and its column that says which day.
@@ -46,17 +46,19 @@ class TrafficSource(Protocol):
     WHERE: str
 
     def records(self, start: date, end: date) -> Iterator[tuple[date, Sequence[Record]]]:
-        """The records of each day of `[start, end)`, in order of days."""
+        """Yields the records of each day of `[start, end)`, in order of days."""
 
 
 DATABASES = {"shop": shop_database}
-"""Domain -> what writes to the captured database for it."""
+"""Domain -> the module that writes to the captured database for it."""
 SOURCES: Mapping[str, TrafficSource] = {"flights": flight_source, "shop": shop_source}
 
 
 def source_of(domain: str) -> TrafficSource:
-    """Raises:
-    BadArgument: the domain has none.
+    """Returns the source of a domain.
+
+    Raises:
+        BadArgument: the domain has none.
     """
     if domain not in SOURCES:
         raise BadArgument(
@@ -66,8 +68,10 @@ def source_of(domain: str) -> TrafficSource:
 
 
 def require_days(domain: str, start: date, end: date) -> None:
-    """Raises:
-    BadArgument: `[start, end)` is empty, or leaves the days that the domain's source has.
+    """Refuses days that the domain's source does not have.
+
+    Raises:
+        BadArgument: `[start, end)` is empty, or exceeds the days of the source.
     """
     source = source_of(domain)
     if start >= end:

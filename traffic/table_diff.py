@@ -28,9 +28,9 @@ class TableComparison:
     Attributes:
         rows: of the expected table.
         missing: rows that the live table lacks.
-        extra: rows that only it has, among them second rows of one key.
+        extra: rows that only it has, including repeated rows of one key.
         changed: rows of the same key with other values.
-        examples: some that differ: `difference`, then every column, key columns as they are and others as pairs
+        examples: some differing rows: `difference`, then every column, key columns as they are and others as pairs
             of `expected` and `live`.
     """
 
@@ -48,17 +48,17 @@ class TableComparison:
 def compare(
     expected: pa.Table, live: pa.Table, key: Sequence[str], approximate: Mapping[str, float] | None = None
 ) -> TableComparison:
-    """Find every difference; nulls equal nulls, NaN equals NaN, floats are equal within `TOLERANCE`.
+    """Finds every difference; nulls equal nulls, NaN equals NaN, floats are equal within `TOLERANCE`.
 
     Args:
-        expected: exact, also where the live table is not.
+        expected: exact, even if the live table is not.
         live: columns whose names begin with `_` are the platform's own and are left out.
-        key: columns that identify a row; a key that comes twice is met pair by pair.
+        key: columns that identify a row; rows of a repeated key are paired in order.
         approximate: column -> the share of the greater value by which it may differ; one of an infinite share, such as
             a sketch, is left out of both tables.
 
     Raises:
-        SchemaMismatch: other columns, or other types.
+        SchemaMismatch: the columns or their types differ.
     """
     within = dict(approximate or {})
     left_out = {name for name, share in within.items() if math.isinf(share)}
@@ -90,7 +90,7 @@ def compare(
 
 
 def _joined(types: dict[str, str], key: Sequence[str], within: Mapping[str, float]) -> str:
-    """A full outer join on the key and on the position among rows of equal key."""
+    """Writes a full outer join on the key and on the position among rows of equal key."""
     keys, rest = DUCKDB.names(key), DUCKDB.names(types)
     columns = [
         *(f"coalesce(e.{name}, l.{name}) AS {name}" for name in map(DUCKDB.name, key)),

@@ -1,4 +1,4 @@
-"""The base of the records that a source of traffic sends."""
+"""The base class of the records that a source of traffic sends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class TrafficRecord(msgspec.Struct, frozen=True):
-    """A record of a topic; it has a field `at`, when it happened.
+    """A record of a topic; its field `at` is the event time.
 
     Attributes:
         topic: full name.
@@ -20,5 +20,5 @@ class TrafficRecord(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The key by which the record goes to a partition."""
+        """The key by which the record is partitioned."""
         return str(getattr(self, self.keyed_by))

@@ -1,1 +1,1 @@
-"""Audits of tables and of topics."""
+"""Audits of tables and topics."""

@@ -1,4 +1,4 @@
-"""Compares what the archive and the broker have of a topic: contradictions and lost ranges."""
+"""Compares a topic's records in the archive and on the broker: contradictions and lost ranges."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _MOST = 5  # places that a message names
 
 @dataclass(frozen=True, kw_only=True)
 class LogCopies:
-    """The copies of a range in the archive and on the broker, compared.
+    """The comparison of a range in the archive and on the broker.
 
     Attributes:
-        archive_alone, both, broker_alone: committed records by who has them: the archive, without asking the broker
-            whether they are committed; the broker, on its own disk.
-        unlike: blocks of offsets that both have and that are not the same.
-        in_transactions: offsets of markers and of aborted records, which no consumer is shown.
-        lost: offsets that are lost, and of which a person knows.
+        archive_alone, both, broker_alone: the number of committed records by location. The archive counts those whose
+            commit it can prove without the broker; the broker counts those on its own disk.
+        unlike: blocks of offsets whose records differ.
+        in_transactions: the number of offsets of markers and aborted records, which consumers never see.
+        lost: the number of lost offsets that a person has acknowledged.
         missing: offsets without a record in any copy, and without an explanation.
     """
 
@@ -41,7 +41,7 @@ class LogCopies:
     missing: Sequence[Place]
 
     def faults(self) -> Iterator[str]:
-        """The faults, for people."""
+        """Yields the faults, for people."""
         if self.unlike:
             yield f"archive and broker have other records in {format_places([str(block) for block in self.unlike])}"
         if self.missing:
@@ -49,9 +49,9 @@ class LogCopies:
 
 
 def compare_archive_and_broker(platform: Platform, topic: Topic, log: Log, ranges: Ranges, empty: Spans) -> LogCopies:
-    """Find the records of ranges, and the reasons for offsets at which the log gives none.
+    """Counts the records of ranges by location, and explains offsets without a record.
 
-    What transactions fill of them is noted in the ledger.
+    Offsets that transactions explain are recorded in the ledger.
     """
     name, identity = topic.full_name, read_ingested_offsets(platform.lake, topic).log
     lost = [gap for gap in gaps(platform.lake, name) if gap.log == identity]
@@ -77,12 +77,12 @@ def compare_archive_and_broker(platform: Platform, topic: Topic, log: Log, range
 
 
 def format_place(place: Place) -> str:
-    """A place, for people."""
+    """Formats a range of offsets for people."""
     partition, start, end = place
     return f"partition {partition} [{start}, {end})"
 
 
 def format_places(places: Sequence[str]) -> str:
-    """The first of some places, and how many more there are."""
+    """Formats the first places, and the number of others."""
     more = [f"{len(places) - _MOST} more"] if len(places) > _MOST else []
     return " and ".join([", ".join(places[:_MOST]), *more])

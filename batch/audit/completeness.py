@@ -1,4 +1,4 @@
-"""Certificate of the offsets that a version of a table was computed from."""
+"""Certifies the offsets from which a version of a table was computed."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _NO_OFFSET = 2**63 - 1  # lies behind every one
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """The fate of the offsets `[start, end)` of one partition.
+    """Counts of the ingested offsets `[start, end)` of one partition.
 
     Attributes:
-        start: where ingest began to read the partition.
+        start: the first offset that ingest read.
         end: the first offset that was not ingested yet.
         events, quarantined: rows of the two tables in the range.
-        missing: offsets of the range that are in neither.
+        missing: offsets of the range that are in neither table.
         repeated: rows beyond the first of their offset, in both tables together.
-        astray: rows of either table that lie outside of the range.
-        lost: offsets of the range that are in neither, as the ledger of gaps says; they do not count as missing.
-        in_transactions: the same, of the ledger of transactions: markers, records that were aborted, and what
-            the broker has removed of a compacted topic.
+        astray: rows of either table outside of the range.
+        lost: offsets in neither table that the ledger of gaps explains; they do not count as missing.
+        in_transactions: offsets in neither table that the ledger of transactions explains: markers, aborted records,
+            and records that the broker has removed from a compacted topic.
     """
 
     topic: str
@@ -61,12 +61,12 @@ class Coverage:
 
     @property
     def is_complete(self) -> bool:
-        """Every offset of the range is in one of the two tables, once, but for those that a ledger explains."""
+        """Whether each offset of the range is in one of the two tables, once, or explained by a ledger."""
         return not (self.missing or self.repeated or self.astray)
 
     @property
     def fault(self) -> str:
-        """The fault, for people; empty when there is none."""
+        """The fault, for people; empty if there is none."""
         counts = {"missing": self.missing, "repeated": self.repeated, "out of range": self.astray}
         said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         return f"{self.topic}, partition {self.partition}, [{self.start}, {self.end}): {said} offsets" if said else ""
@@ -74,11 +74,11 @@ class Coverage:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicIn:
-    """A topic as far as it went into a table.
+    """The part of a topic that a table was computed from.
 
     Attributes:
-        version: of the events table that the table has taken in, or more.
-        duplicates: events of it that repeat another one, and so count once in tables that leave repeats out.
+        version: of the events table that the table has read, or a later one.
+        duplicates: events that repeat another one; tables that remove repeats count them once.
     """
 
     topic: str
@@ -101,13 +101,13 @@ class TopicIn:
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """The offsets that went into a version of a table, through all tables between it and the log.
+    """The offsets from which a version of a table was computed, through all tables between it and the log.
 
     Attributes:
-        inputs: topic or table that it reads -> the version that it has taken in.
-        topics: every topic that it comes from, each as far as it was taken in on every way to the table.
-        untold: inputs of which no commit says how far they were taken in.
-        late: what the streams on the way may have dropped, since it came too late for them.
+        inputs: topic or table that it reads -> the version that it has read.
+        topics: every topic upstream, each as far as it was read on every path to the table.
+        untold: inputs whose read version no commit records.
+        late: records that streams on the path may have dropped as late.
         fingerprint: of the definition by which the newest rows were computed.
     """
 
@@ -122,23 +122,23 @@ class Certificate:
 
     @property
     def faults(self) -> list[str]:
-        """Why it is not complete; empty when it is."""
+        """The reasons why it is not complete; empty if it is."""
         reasons = [p.fault for topic in self.topics for p in topic.partitions if p.fault]
         reasons += [late.fault for late in self.late if late.fault]
         return [*reasons, *(f"{name}: no commit says how far it was read" for name in self.untold)]
 
     @property
     def is_complete(self) -> bool:
-        """Every record of the log up to the stated offsets went in, is in quarantine, once, or is counted as lost."""
+        """Whether every record up to the stated offsets is in the table or in quarantine, or counted as lost."""
         return not self.faults
 
 
 def certify(lake: Lake, registry: Registry, table: Table, version: int | None = None) -> Certificate:
-    """The certificate of a version of a table, or of its newest.
+    """Builds the certificate of a version of a table, or of its newest.
 
-    Streams say in each commit how far they have read. What they read without writing a row, or in part, and what batch
-    work read besides, is not counted. What a stream may have dropped as late counts as missing until a reconcile has
-    looked at it. The certificate may say less than is true, never more.
+    It relies on the versions that streams record in each commit. Reads without a written row, partial reads, and reads
+    of batch work are not counted. Records that a stream may have dropped as late count as missing until a reconcile has
+    checked them. The certificate may state less than is true, never more.
 
     Raises:
         BadArgument: the table was never written.
@@ -168,9 +168,9 @@ def certify(lake: Lake, registry: Registry, table: Table, version: int | None = 
 
 
 def coverage(lake: Lake, topic: Topic, version: int | None = None) -> list[Coverage]:
-    """The fate of every offset that the events table had ingested at a version, or has now, by partition.
+    """Counts the offsets that the events table had ingested at a version, or has now, by partition.
 
-    A replay moves records from one table to the other: both are read as they are now, up to what the version had.
+    A replay moves records from one table to the other, so both are read as they are now, up to those offsets.
     """
     connection, log = _stored(lake, topic, version)
     rows = connection.execute(_COUNTS).fetchall()
@@ -191,7 +191,7 @@ def coverage(lake: Lake, topic: Topic, version: int | None = None) -> list[Cover
 
 
 def missing(lake: Lake, topic: Topic) -> dict[int, list[Range]]:
-    """The offsets, by partition, that were taken in and are in neither table, and that no ledger explains."""
+    """Returns the ingested offsets, by partition, that are in neither table and that no ledger explains."""
     return _explained(lake, topic, read_ingested_offsets(lake, topic).log, _absent(lake, topic, None))[2]
 
 
@@ -224,13 +224,13 @@ SELECT p, o + 1, following FROM steps WHERE following > o + 1 ORDER BY p, o
 
 
 def _stored(lake: Lake, topic: Topic, version: int | None) -> tuple[DuckDBPyConnection, str]:
-    """Events, bad records, and the bounds of what was taken in, to be asked once; and the topic's id on the broker."""
+    """Registers events, quarantine and the ingested bounds with DuckDB; also returns the topic's id on the broker."""
     newest = lake.version(topic.full_name)
     connection = duckdb_utc()
     connection.register("events", lake.open(topic.full_name, newest).scan(columns=[PARTITION, OFFSET]))
     connection.register("quarantine", lake.open(topic.full_name + QUARANTINE).scan(columns=[PARTITION, OFFSET]))
     taken, log = offsets_at(lake, topic, newest if version is None else version)
-    # What is newest may have grown on; of the events themselves no row can lie beyond their own frontier.
+    # The newest version may have grown; rows of the events never exceed their own frontier.
     bounds = [(p, start, end, _NO_OFFSET if version is None else end) for p, (start, end) in taken.items()]
     columns = [pa.array([bound[n] for bound in bounds], pa.int64()) for n in range(4)]
     connection.register("bounds", pa.table(columns, names=["p", "s", "e", "until"]))
@@ -238,7 +238,7 @@ def _stored(lake: Lake, topic: Topic, version: int | None) -> tuple[DuckDBPyConn
 
 
 def _absent(lake: Lake, topic: Topic, version: int | None) -> dict[int, list[Range]]:
-    """The offsets that were taken in by a version and that neither table has."""
+    """Returns the offsets ingested by a version that neither table has."""
     connection, _ = _stored(lake, topic, version)
     absent: dict[int, list[Range]] = {}
     for partition, start, end in connection.execute(_ABSENT).fetchall():
@@ -249,7 +249,7 @@ def _absent(lake: Lake, topic: Topic, version: int | None) -> dict[int, list[Ran
 def _explained(
     lake: Lake, topic: Topic, log: str, absent: Spans
 ) -> tuple[dict[int, list[Range]], dict[int, list[Range]], dict[int, list[Range]]]:
-    """The offsets that neither table has: those that are lost, those of transactions, and those that are missing."""
+    """Splits the offsets that neither table has into lost ones, those of transactions, and missing ones."""
     if not absent:
         return {}, {}, {}
     lost = within(absent, places(gap for gap in gaps(lake, topic.full_name) if gap.log == log))
@@ -274,13 +274,13 @@ def _names(registry: Registry, table: Table) -> set[str]:
 
 
 def _taken_in(lake: Lake, registry: Registry, table: Table, version: int) -> tuple[dict[str, int], list[str]]:
-    """Every topic and table above -> its version that is in by every way to the table; and those of which none is."""
+    """Maps every upstream topic and table to the version read on all paths; also lists those without any."""
     info: Mapping[str, Any] = lake.newest_info(table.full_name, "versions", at=version) or {}
     versions: dict[str, int] = {}
     untold: list[str] = []
     for source in registry.upstream(table):
         next_version = int(info.get("versions", {}).get(source.full_name, 0))
-        # Of the last version that it names a micro-batch may have read a part of the files.
+        # A micro-batch may have read only a part of the files of the last version that it names.
         next_version -= source.full_name in info.get("parts", ())
         if next_version == 0:
             untold.append(source.full_name)

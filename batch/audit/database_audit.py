@@ -1,7 +1,7 @@
-"""Compares the rows that a captured table's changes amount to with the database's own, as of one snapshot of it.
+"""Compares the rows that follow from a captured table's changes with the database's own, as of one snapshot of it.
 
-No lock is taken. A transaction of the database sees some transactions and not others, and says which; of the changes
-those count that it sees. A mark that is written in it, once it is among the events, says that they have them all.
+No lock is taken. A transaction of the database reports which other transactions it sees; only their changes are
+compared. The transaction writes a mark to the log; once the mark is among the events, all earlier changes are, too.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ class ComparedTable:
     """The result of a comparison with the database.
 
     Attributes:
-        rows: of the database that were compared.
-        missing, extra, different: primary keys of rows that only the database has, that only the changes amount to,
-            and that both have with other values.
-        left_out: columns that are not compared: two systems write their type in two ways.
+        rows: the number of rows of the database that were compared.
+        missing, extra, different: primary keys of rows that only the database has, that only the changes give,
+            and that both have with different values.
+        left_out: columns that are not compared, since the two systems write their type differently.
     """
 
     table: str
@@ -104,7 +104,7 @@ class ComparedTable:
 
     @property
     def fault(self) -> str:
-        """The difference, for people; empty when there is none."""
+        """The difference, for people; empty if there is none."""
         kinds = {"missing": self.missing, "extra": self.extra, "different": self.different}
         differences = [
             f"{len(keys):,} {kind} ({'; '.join(keys[:EXAMPLES])}{'; ...' if len(keys) > EXAMPLES else ''})"
@@ -120,7 +120,7 @@ class ComparedTable:
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """The rows and marks that one transaction of the database saw.
+    """The transactions and the mark that one transaction of the database saw.
 
     Attributes:
         before: the number of the first transaction that had not begun.
@@ -136,9 +136,9 @@ class _Seen:
 
     @property
     def unseen(self) -> str:
-        """Whether a change is of a transaction that was not seen, in SQL.
+        """SQL that says whether a change is of a transaction that was not seen.
 
-        Numbers of transactions have 32 bits and come again; what was not seen was committed later.
+        Transaction numbers have 32 bits and wrap around; a transaction that was not seen was committed later.
         """
         running = ", ".join(str(number % 2**32) for number in self.running) or "NULL"
         later = f"(cdc_transaction - {self.before % 2**32} + {2**32}) % {2**32} < {2**31}"
@@ -150,18 +150,18 @@ class _Seen:
 
 @dataclass(frozen=True)
 class _Dialect:
-    """How an engine takes a digest of a text, of its first digits a number, and makes a list."""
+    """An engine's SQL for a digest of a text, for a number of its first digits, and for a list."""
 
     digest: str
     number: str
     list: str
 
     def bucket(self, key: Sequence[str]) -> str:
-        """The bucket of a row with this primary key, given as texts."""
+        """Writes the bucket of a row by its primary key, given as texts."""
         return f"{self.number.format(self.digest.format(_joined(key)), 8, 32)} % {BUCKETS}"
 
     def placed(self, key: Sequence[str], columns: Sequence[str], texts: str) -> str:
-        """A query of the bucket, the hash, the key and the hash of each column of rows whose columns are texts."""
+        """Writes a query of bucket, row hash, key and column hashes, over rows whose columns are texts."""
         row = self.number.format(self.digest.format(_joined([*key, *columns])), 15, 60)
         each = ", ".join(f"coalesce({self.digest.format(name)}, 'n')" for name in columns)
         return (
@@ -171,7 +171,7 @@ class _Dialect:
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """One text of several, from which each can be read again, in SQL."""
+    """Writes SQL that joins several texts unambiguously."""
     return " || ".join(f"coalesce(length({text}) || ':' || {text}, 'n')" for text in texts)
 
 
@@ -188,15 +188,15 @@ _TOTALS = "SELECT bucket, count(*) AS rows, sum(hash)::text AS total FROM ({0}) 
 def compare_with_database(
     lake: Lake, topic: Topic, capture: Capture, turn: Turn, *, waits: bool = True
 ) -> ComparedTable:
-    """Hold the rows of the database against what its changes amount to: hashes of buckets first, then rows.
+    """Compares the captured table in the database with its changes: first hashes of buckets, then rows.
 
     Args:
         turn: the part of the buckets, by primary key, that is compared.
-        waits: until the events have what the database had when it was asked; otherwise changes on their way, or lost,
-            count as differences.
+        waits: until the events have all changes that the database had when it was queried; otherwise changes that are
+            in transit, or lost, count as differences.
 
     Raises:
-        CaptureFailed: the changes do not arrive within a minute, or there is no such key in the database.
+        CaptureFailed: the changes do not arrive within a minute, or the database has no such key.
         DatabaseUnreachable: retryable.
     """
     comparison = _Comparison(lake, topic, capture.table, columns_of(lake.settings, capture.table), waits)
@@ -229,7 +229,7 @@ class _Comparison:
 
     @cached_property
     def written(self) -> dict[str, tuple[str, str]]:
-        """Column -> its value as text, in SQL of PostgreSQL and of DuckDB; the primary key first."""
+        """The SQL of PostgreSQL and of DuckDB that writes each column as text, by column; the primary key first."""
         found = {}
         types = {column.name: column for column in self.catalog if not column.is_virtual}
         declared = {name: kind for name, kind in self.topic.types.items() if not name.startswith("cdc_")}
@@ -250,7 +250,7 @@ class _Comparison:
 
     @property
     def theirs(self) -> str:
-        """The rows of the database, placed, in its SQL."""
+        """The query of the database's rows with their buckets and hashes, in PostgreSQL's SQL."""
         texts = ", ".join(f"{theirs} AS {POSTGRES.name(name)}" for name, (theirs, _) in self.written.items())
         return self._placed(_POSTGRES, f"SELECT {texts} FROM {self.table}")
 
@@ -259,7 +259,7 @@ class _Comparison:
         return dialect.placed(list(map(DUCKDB.name, self.key)), list(map(DUCKDB.name, others)), texts)
 
     def asked(self, select: str) -> tuple[_Seen, list[TupleRow]]:
-        """Returns the rows of a query, and what its transaction saw, once the events have all of that."""
+        """Runs a query on the database; returns what its transaction saw, and the rows, once the events have both."""
         with connected(self.lake.settings, timeout_s=_TIMEOUT_S) as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             [(before, running, at)] = connection.execute(_SNAPSHOT)
@@ -283,11 +283,11 @@ class _Comparison:
             time.sleep(0.5)
 
     def ours(self, seen: _Seen, select: str, wanted: str) -> pa.Table:
-        """The rows of a query over those, placed, that the changes amount to which a transaction saw.
+        """Runs a query over the rows that follow from the changes of the transactions that were seen.
 
         Args:
-            select: with a place for the rows, and for a condition.
-            wanted: a condition with a place for the bucket; of others nothing is computed.
+            select: a query with placeholders for the rows and for a condition.
+            wanted: a condition with a placeholder for the bucket; other buckets are not computed.
         """
         others = [name for name in self.written if name not in self.key]
         changes = self.lake.open(self.topic.full_name).scan(
@@ -312,7 +312,7 @@ class _Comparison:
         return query(select.format(placed, wanted.format("bucket")), rows=pa.table(bits))
 
     def by_row(self, found: ComparedTable, buckets: Sequence[int]) -> ComparedTable:
-        """The result with the rows of these buckets that differ, at a later moment."""
+        """Adds the rows that differ in these buckets to the result, as of a later moment."""
         bucket_filter = f"{{0}} IN ({', '.join(map(str, buckets))})"
         rows = "SELECT key, hashes FROM ({0}) placed WHERE {1}"
         seen, theirs = self.asked(rows.format(self.theirs, bucket_filter.format("bucket")))
@@ -333,7 +333,7 @@ class _Comparison:
         )
 
     def _shown(self, key: Sequence[str]) -> str:
-        """The key as a person writes it."""
+        """Formats a key for people."""
         return ", ".join(
             f"{name}={_as_written(text, self.topic.types[name].name)}" for name, text in zip(self.key, key, strict=True)
         )

@@ -24,7 +24,7 @@ _ONE, HASH = "_one", "_hash"
 
 @dataclass(frozen=True)
 class Turn:
-    """The share of a table's rows that is audited: those whose day, or key where none has a day, is this one's turn.
+    """The share of a table's rows that is audited, by their day, or by their key if they have no day.
 
     Attributes:
         number: 0 to `of` - 1.
@@ -34,18 +34,18 @@ class Turn:
     of: int = 1
 
     def takes(self, day: int) -> bool:
-        """Whether rows of this day, counted from 1970, are among them."""
+        """Whether rows of this day, counted from 1970, belong to the share."""
         return day % self.of == self.number
 
 
 @dataclass(frozen=True, kw_only=True)
 class BucketRows:
-    """The rows of one bucket, as both sides hold them.
+    """The counts of one bucket on both sides.
 
     Attributes:
-        place: what they have in common.
-        one, other: rows of each side.
-        is_equal: whether they are the same rows, in whatever order.
+        place: the values that its rows share.
+        one, other: the number of rows of each side.
+        is_equal: whether both sides have the same rows, in any order.
     """
 
     place: tuple[int, ...]
@@ -56,10 +56,10 @@ class BucketRows:
 
 @dataclass(frozen=True, kw_only=True)
 class BucketComparison:
-    """Two sides of a table, bucket by bucket.
+    """The comparison of two sides of a table by buckets.
 
     Attributes:
-        buckets: that hold a row on either side.
+        buckets: the number of those with a row on either side.
         rows: of the live side.
         differing: (day, part) of the buckets whose fingerprints differ.
     """
@@ -70,7 +70,7 @@ class BucketComparison:
 
 
 def of_turn(table: Table, frame: DataFrame, turn: Turn) -> DataFrame:
-    """The rows whose turn it is."""
+    """Filters rows to the share."""
     from pyspark.sql import functions as F
 
     number = _day(table) if table.event_time else _hash(table)
@@ -78,9 +78,9 @@ def of_turn(table: Table, frame: DataFrame, turn: Turn) -> DataFrame:
 
 
 def compare_buckets(table: Table, should: DataFrame, live: DataFrame, *, with_doubles: bool = True) -> BucketComparison:
-    """Find the buckets, a day and a part of its keys, in which two sides differ, in one pass over both.
+    """Finds the buckets, each a day and a part of its keys, in which two sides differ, in one pass over both.
 
-    Approximate columns are left out. Doubles are compared exactly, though rows that differ by rounding alone are equal.
+    Columns with a tolerance are left out. Doubles are compared exactly, though rounding does not make rows differ.
     """
     expected = cast_like(should, live)
     compared = [
@@ -99,10 +99,10 @@ def compare_buckets(table: Table, should: DataFrame, live: DataFrame, *, with_do
 def compare_groups(
     one: DataFrame, other: DataFrame, by: Mapping[str, Column], columns: Sequence[str]
 ) -> list[BucketRows]:
-    """Hold two sides of the same schema against each other, group of rows by group, in one pass over both.
+    """Compares two sides of the same schema group by group, in one pass over both.
 
-    Of each group the count of rows, the sum and the xor of the hashes of these columns are compared: two different rows
-    of one hash would be needed to hide a difference, or pairs of them.
+    Each group is compared by its number of rows and by sum and xor of their hashes: only two different rows with one
+    hash, or pairs of such rows, could hide a difference.
 
     Args:
         by: a name -> the whole number that rows of a group share.
@@ -129,7 +129,7 @@ def compare_groups(
 
 
 def totals() -> tuple[Column, Column]:
-    """Aggregates `total` and `xor` of the column `_hash`: equal for equal rows in whatever order."""
+    """Returns aggregates `total` and `xor` of the column `_hash`, which do not depend on the order of rows."""
     from pyspark.sql import functions as F
 
     # A sum of longs would overflow.
@@ -137,7 +137,7 @@ def totals() -> tuple[Column, Column]:
 
 
 def in_buckets(table: Table, frame: DataFrame, buckets: Sequence[tuple[int, int]]) -> DataFrame:
-    """The rows of these buckets."""
+    """Filters rows to these buckets."""
     from pyspark.sql import functions as F
 
     spark, columns = frame.sparkSession, frame.columns
@@ -147,13 +147,13 @@ def in_buckets(table: Table, frame: DataFrame, buckets: Sequence[tuple[int, int]
 
 
 def unfound(table: Table, sides: Sequence[DataFrame], found: pa.Table) -> int:
-    """How many buckets differ in more than rounding but for the found rows, as equal texts of a collation may."""
+    """Counts the buckets that differ in more than rounding even without the found rows, as under a collation."""
     rest = (matching(side, found, table.primary_key, "ANTI") for side in sides)
     return len(compare_buckets(table, *rest, with_doubles=False).differing)
 
 
 def _day(table: Table) -> Column:
-    """Days since 1970 of the row's event time; -1 where it has none."""
+    """Returns the days since 1970 of the row's event time; -1 if it has none."""
     from pyspark.sql import functions as F
 
     if table.event_time is None:
@@ -175,10 +175,10 @@ def _hash(table: Table) -> Column:
 
 
 def row_hash(rows: DataFrame, columns: Sequence[str]) -> Column:
-    """Equal for rows that are equal by `IS DISTINCT FROM` in each of these columns.
+    """Hashes these columns of a row; rows that are equal, nulls included, have the same hash.
 
-    Spark's hash passes over nulls, so that one could change places with a value unseen: whether a column is null is
-    hashed separately.
+    Spark's hash skips nulls, so a null and a value could swap columns unnoticed; the null flags are therefore hashed,
+    too.
     """
     from pyspark.sql import functions as F
 
@@ -189,9 +189,9 @@ def row_hash(rows: DataFrame, columns: Sequence[str]) -> Column:
 
 
 def _hashable(rows: DataFrame, name: str) -> Column:
-    """An expression that can be hashed: arrays, structs and maps as JSON, a map's entries sorted.
+    """Converts a column to one that can be hashed: arrays, structs and maps to JSON, with sorted entries of maps.
 
-    A map has no hash, and nulls within a value could change places unseen.
+    Spark cannot hash maps, and nulls within a nested value could swap places unnoticed.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, MapType, StructType

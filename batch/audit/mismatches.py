@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Mismatch:
-    """A block of offsets `[start, end)` of which the two copies have other records.
+    """A block of offsets `[start, end)` in which the two copies have different records.
 
     Attributes:
-        archive, broker: committed records of the block that each of them has, of the offsets that both should have.
+        archive, broker: the number of committed records of each copy, among the offsets that both should have.
     """
 
     partition: int
@@ -33,9 +33,9 @@ class Mismatch:
 
 
 def find_mismatches(archive: DataFrame, broker: DataFrame) -> list[Mismatch]:
-    """The blocks of offsets of which two frames of raw records, with the columns of `RECORD`, are not the same.
+    """Finds the blocks of offsets in which two frames of raw records, with the columns of `RECORD`, differ.
 
-    They are compared by counts and by hashes that know no order.
+    They are compared by counts and by hashes that do not depend on the order.
     """
     from pyspark.sql import functions as F
 

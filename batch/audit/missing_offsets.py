@@ -1,4 +1,4 @@
-"""Finds the offsets at which a log has no record, and which of them transactions explain."""
+"""Finds the offsets at which a log has no record, and those that transactions explain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def missing_offsets(records: DataFrame, ranges: Ranges) -> dict[int, list[Range]]:
-    """The offsets of ranges that no record has, by partition, as ranges in order.
+    """Returns the offsets of ranges that no record has, by partition, as ordered ranges.
 
     Args:
         records: with the columns `_partition` and `_offset`, all of them within the ranges.
@@ -51,12 +51,12 @@ def missing_offsets(records: DataFrame, ranges: Ranges) -> dict[int, list[Range]
 
 
 def explain_missing(platform: Platform, topic: Topic) -> bool:
-    """Look into the log, from the first to the last offset that is missing, and note what transactions fill.
+    """Reads the log between the first and the last missing offset, and records the offsets that transactions explain.
 
-    An offset at which the log gives a record stays missing, and so does every one of a log that cannot be read.
+    An offset at which the log has a record stays missing, and so do all offsets of a log that cannot be read.
 
     Returns:
-        Whether it explains anything.
+        Whether it explains any.
     """
     lacking = missing(platform.lake, topic)
     around = {partition: (here[0][0], here[-1][1]) for partition, here in lacking.items()}
@@ -69,10 +69,10 @@ def explain_missing(platform: Platform, topic: Topic) -> bool:
 
 
 def note_transactions(platform: Platform, topic: Topic, log: Log, empty: Spans) -> dict[int, list[Range]]:
-    """Note in the ledger which transactions explain offsets at which the log gives no record.
+    """Records in the ledger the transactions that explain offsets without a record in the log.
 
-    Transactions fill some. Of a compacted topic the broker has removed the others; those that may have been tombstones
-    which were removed before they were read are gaps, as long as nobody acknowledges them.
+    The broker may also have removed records of a compacted topic; those that may have been unread tombstones are
+    recorded as gaps, which a person has to acknowledge.
 
     Raises:
         BrokerUnreachable: retryable.
@@ -92,14 +92,14 @@ def note_transactions(platform: Platform, topic: Topic, log: Log, empty: Spans) 
 
 
 def unread_tombstones(lake: Lake, topic: Topic, empty: Spans, now: datetime) -> list[Gap]:
-    """The offsets of a compacted topic where the broker may have removed a tombstone before it was read.
+    """Returns the offsets of a compacted topic at which the broker may have removed a tombstone before it was read.
 
-    It keeps one for `TOMBSTONES_MS` from when it has removed what the tombstone deletes. So none is missed by who has
-    read the record before the hole less than that ago, or has begun to read the topic since.
+    The broker keeps a tombstone for `TOMBSTONES_MS` after the removal of older records of the key. A reader misses none
+    if it has read the record before the hole, or has begun to read the topic, less than that time ago.
 
     Args:
-        empty: offsets that the log does not have any more.
-        now: when they had been passed, at the latest.
+        empty: offsets that the log no longer has.
+        now: the latest time at which the reader had passed them.
     """
     kept = timedelta(milliseconds=TOMBSTONES_MS)
     events = lake.open(topic.full_name)

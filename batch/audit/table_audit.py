@@ -1,4 +1,4 @@
-"""Audits closed rows in rotation, and every offset of the log, for damage without a late record."""
+"""Audits closed rows in rotation, and every offset of the log, to find damage without a late record."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class AuditedTopic:
     """The audit of the records of one topic.
 
     Attributes:
-        partitions: what became of the offsets that were ingested, or lost.
-        waiting: records on the broker that were not ingested yet; None when the broker did not answer.
-        faults: what is wrong, for people.
-        database: what a comparison with the captured table found; None: none was made.
+        partitions: counts of the ingested and lost offsets.
+        waiting: records on the broker that were not ingested yet; None if the broker did not answer.
+        faults: the faults, for people.
+        database: the comparison with the captured table; None: none was made.
     """
 
     topic: str
@@ -71,7 +71,7 @@ class AuditedTopic:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
-    """An audit: of tables, of the topics that they come from, and of whole logs."""
+    """The results of an audit: of tables, of their topics, and of whole logs."""
 
     tables: Sequence[Audited] = ()
     topics: Sequence[AuditedTopic] = ()
@@ -79,14 +79,16 @@ class AuditReport:
 
     @property
     def passed(self) -> bool:
-        """Whether rows of all tables were compared, and every row and every record is as it should be."""
+        """Whether rows of all tables were compared, without a fault in any row or record."""
         tables_pass = not any(t.unexplained or t.skipped or not t.buckets for t in self.tables)
         return tables_pass and not any(t.faults for t in self.topics) and all(log.passed for log in self.logs)
 
     def raise_if_wrong(self) -> None:
-        """Raises:
-        UnexplainedDifference: names every table and topic with a fault, and every table that was skipped.
-        TwofoldError: nothing else is wrong than that tables were skipped.
+        """Refuses to succeed if the audit found a fault or skipped a table.
+
+        Raises:
+            UnexplainedDifference: names every table and topic with a fault, and every table that was skipped.
+            TwofoldError: there is no other fault than skipped tables.
         """
         wrong = [t for t in self.tables if t.unexplained]
         skipped = [t for t in self.tables if t.skipped]
@@ -118,21 +120,21 @@ def audit(
     share: float = 0.05,
     day: date | None = None,
 ) -> AuditReport:
-    """Recompute a share of the closed rows of tables, and hold the log against events and quarantine.
+    """Recomputes a share of the closed rows of tables, and compares the log with events and quarantine.
 
-    Where tables come from a captured table, the share of its rows is compared with the database itself. The share
-    goes round with the days: within 1/share days every row was looked at. Of a table that is small, as are
-    its inputs, all rows are compared each time. Nothing is repaired.
+    If tables come from a captured table, the share of its rows is compared with the database itself. The share rotates
+    by day: within 1/share days every row was checked. If a table and its inputs are small, all of its rows are compared
+    each time. Nothing is repaired.
 
     Args:
-        tables: full or bare names, or domains; none: every table, where no log is named either.
-        logs: topic -> of which records what was ingested is compared with the log.
-        share: of the event days, or of the keys where rows have none; 1: all rows.
-        day: whose turn it is; None: today, UTC.
+        tables: full or bare names, or domains; none: every table, if no log is named either.
+        logs: topic -> the records whose ingested form is compared with the log.
+        share: of the event days, or of the keys if rows have none; 1: all rows.
+        day: the day that selects the share; None: today, UTC.
 
     Raises:
-        BadArgument: an unknown table or topic, or a share that is none; nothing was looked at.
-        TwofoldError: what `compare_with_log` raises.
+        BadArgument: an unknown table or topic, or an invalid share; nothing was checked.
+        TwofoldError: as `compare_with_log`.
     """
     turn = turn_of(share, day or datetime.now(UTC).date())
     registry = load()
@@ -148,7 +150,7 @@ def audit(
 
 
 def audit_tables(platform: Platform, tables: Sequence[Table], turn: Turn) -> list[Audited]:
-    """Audit each table; one that cannot be audited is skipped, and says why."""
+    """Audits each table; one that cannot be audited is skipped, with the reason."""
     audited = []
     for table in tables:
         failures: list[TwofoldError] = []
@@ -164,7 +166,7 @@ def _skipped(table: str, turn: Turn, why: TwofoldError) -> Audited:
 
 
 def turn_of(share: float, day: date) -> Turn:
-    """The part of the tables whose turn it is on a day.
+    """Returns the share of the tables that is audited on a day.
 
     Raises:
         BadArgument: `share` is not above 0 and at most 1.
@@ -178,9 +180,9 @@ def turn_of(share: float, day: date) -> Turn:
 
 
 def audit_table(platform: Platform, table: Table, turn: Turn) -> Audited:
-    """Compare the closed rows whose turn it is with their recomputation, and note that in the ledger of runs.
+    """Compares the share of closed rows with their recomputation, and records the result in the ledger of runs.
 
-    It is what a reconcile would recompute for records that came late, for rows that nothing touched.
+    The recomputation equals that of a reconcile, but also covers rows that no late record touched.
 
     Raises:
         DefinitionChanged: its rows were computed by another definition.
@@ -199,14 +201,14 @@ def audit_table(platform: Platform, table: Table, turn: Turn) -> Audited:
 
 
 def _is_small(pinned: Pinned) -> bool:
-    """Whether all rows are soon compared: a share of few rows would often be none."""
+    """Whether all rows can be compared quickly: a share of few rows would often be empty."""
     table, lake = pinned.table, pinned.platform.lake
     read = pinned.refresher().input_rows(everything(table))
     return read is not None and read + lake.rows(table.full_name) <= most_rows(lake.settings, COMMITTED)
 
 
 def _compare(pinned: Pinned, result: Audited, turn: Turn) -> Audited:
-    """The result with what was found."""
+    """Adds the comparison to the result."""
     table = pinned.table
     pinned.wait_for_stream()
     should, live = (of_turn(table, side, turn) for side in pinned.refresher().sides(_scopes(pinned, turn)))
@@ -227,7 +229,7 @@ def _compare(pinned: Pinned, result: Audited, turn: Turn) -> Audited:
 
 
 def _scopes(pinned: Pinned, turn: Turn) -> list[Scope]:
-    """The rows of the share: all, or those of the days of its turn, so that other files stay shut."""
+    """Returns the scopes of the share: all rows, or those of its days, so that other files are not opened."""
     table, span = pinned.table, _days(pinned)
     if turn.of == 1 or span is None or not table.depends_within or table.ends_at:
         return everything(table)
@@ -237,7 +239,7 @@ def _scopes(pinned: Pinned, turn: Turn) -> list[Scope]:
 
 
 def _days(pinned: Pinned) -> tuple[int, int] | None:
-    """The first and the last day that a row can have, by the statistics of the table and its inputs."""
+    """Returns the first and the last day that a row can have, by the statistics of the table and its inputs."""
     lake, table = pinned.platform.lake, pinned.table
     depends_within = table.depends_within_ms or 0
     bounds = [_span(lake, table.full_name, table.event_time)]
@@ -250,10 +252,10 @@ def _days(pinned: Pinned) -> tuple[int, int] | None:
 
 
 def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTopic]:
-    """Audit every record of the topics that these tables are computed from, directly or through others.
+    """Audits every record of the topics from which these tables are computed, directly or through others.
 
-    The log is read only where offsets are missing, to see whether it has records there at all; markers and aborted
-    records of transactions go to `ledger.transactions`.
+    The log is read only if offsets are missing, to check whether it has records there; transaction markers and aborted
+    records are noted in `ledger.transactions`.
     """
     topics = {name: t for table in tables for name, t in platform.registry.above(table).topics.items()}
     on_broker = _on_broker(platform.lake.settings, list(topics))
@@ -264,7 +266,7 @@ def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTop
 
 
 def compare_databases(platform: Platform, topics: Sequence[AuditedTopic], turn: Turn) -> list[AuditedTopic]:
-    """The audits of topics, completed by whether captured changes give the rows that the database has."""
+    """Adds to the audits of captured topics a comparison with the rows of the database."""
     captured = {one.topic: one for one in captures(platform.registry) if not one.is_outbox}
     return [
         _with_database(platform, topic, captured[topic.topic], turn) if topic.topic in captured else topic
@@ -325,7 +327,7 @@ def _on_broker(settings: Settings, topics: Sequence[str]) -> dict[str, dict[int,
 
 
 def _span(lake: Lake, name: str, column: str | None) -> tuple[int, int] | None:
-    """The least and the greatest time of a table's rows, epoch milliseconds; None where statistics lack them."""
+    """Returns the least and the greatest time of a table's rows, epoch milliseconds; None if statistics lack them."""
     if column is None:
         return None
     files = pa.table(lake.open(name).get_add_actions(flatten=True)).to_pylist()

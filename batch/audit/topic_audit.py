@@ -34,10 +34,10 @@ class TopicReport:
 
     Attributes:
         against: the log, or an earlier certificate.
-        records: that the two tables hold in the range.
-        differing: the blocks of offsets that are not the same on both sides.
+        records: the number of records that the two tables hold in the range.
+        differing: the blocks of offsets that differ.
         versions: of events and of quarantine.
-        sides: of the log; None where a certificate stood for it.
+        sides: the copies of the log; None if a certificate was used instead.
     """
 
     topic: str
@@ -55,7 +55,7 @@ class TopicReport:
 
     @property
     def faults(self) -> list[str]:
-        """The fault, for people; empty when there is none."""
+        """The faults, for people; empty if there are none."""
         reasons = list(self.sides.faults()) if self.sides else []
         if self.differing:
             reasons.append(
@@ -65,8 +65,10 @@ class TopicReport:
         return reasons
 
     def raise_if_wrong(self) -> None:
-        """Raises:
-        UnexplainedDifference: names the first places of each kind.
+        """Refuses to succeed if the audit found a fault.
+
+        Raises:
+            UnexplainedDifference: names the first places of each kind.
         """
         if self.faults:
             raise UnexplainedDifference(
@@ -88,18 +90,18 @@ class TopicReport:
 
 
 def compare_with_log(platform: Platform, topic: Topic, log: Log, span: OffsetSelection = _WHOLE) -> TopicReport:
-    """Decode what there is of a topic with today's code, and compare it with what was ingested.
+    """Decodes a topic's log with the current code, and compares the result with the ingested records.
 
-    Blocks of offsets are compared by counts and by hashes that know no order: events and quarantine with the log, and
-    where the broker still has what is archived, the one with the other. Every offset must have a record, or a
-    reason why not. Where all is well with the whole topic, a certificate of the two tables at their versions is
-    written, which `check_certificate` can hold them against without the log; of a part of it none is.
+    Blocks of offsets are compared by counts and by hashes that do not depend on the order: events and quarantine with
+    the log, and the archive with the broker as far as both have the records. Every offset must have a record, or a
+    known reason for its absence. If a whole topic has no fault, a certificate of the two tables at their versions is
+    written, with which `check_certificate` can compare them later without the log; a part of a topic gets none.
 
     Raises:
-        BadArgument: a span that it cannot have.
-        NotArchived: the span ends beyond what can be read yet. Retryable.
+        BadArgument: a span that the topic cannot have.
+        NotArchived: the span ends beyond the readable log. Retryable.
         BrokerUnreachable: retryable.
-        LogGap: neither the archive nor the broker has all of what was ingested.
+        LogGap: neither the archive nor the broker has all of the ingested offsets.
     """
     began = time.monotonic()
     # The ranges first: whatever is committed after it lies beyond them.
@@ -108,7 +110,7 @@ def compare_with_log(platform: Platform, topic: Topic, log: Log, span: OffsetSel
     decoded = decode_frame(log.read(topic, ranges), topic, None).persist()
     try:
         live = _held(platform, topic, versions, ranges)
-        # Of a compacted topic the log lacks records that were ingested.
+        # The log of a compacted topic lacks records that were ingested.
         still = decoded.select(PARTITION, OFFSET) if topic.compacted else None
         compared = live if still is None else _held(platform, topic, versions, ranges, still)
         by_log = blocks_of(accepted(decoded, topic), rejected(decoded), topic)
@@ -126,13 +128,13 @@ def compare_with_log(platform: Platform, topic: Topic, log: Log, span: OffsetSel
 
 
 def check_certificate(platform: Platform, topic: Topic, version: int | None = None) -> TopicReport:
-    """Hold the two tables, as they were at the versions of a certificate, against it; no log is needed.
+    """Compares the two tables, at the versions of a certificate, with that certificate; reads no log.
 
     Args:
-        version: of events; None: the newest that has one.
+        version: of events; None: the newest with a certificate.
 
     Raises:
-        BadArgument: there is none.
+        BadArgument: there is no certificate.
     """
     began = time.monotonic()
     certificate = read_certificate(platform.lake, topic, version)
@@ -150,7 +152,7 @@ def check_certificate(platform: Platform, topic: Topic, version: int | None = No
 def _held(
     platform: Platform, topic: Topic, versions: tuple[int, int], ranges: Ranges, places: DataFrame | None = None
 ) -> list[Block]:
-    """The blocks of the two tables; with `places`, of the records there alone."""
+    """Returns the blocks of the two tables; with `places`, only of the records at these places."""
     predicate = condition(ranges, PARTITION, OFFSET)
     events, quarantine = (
         platform.lake.frame(platform.spark, name, version).where(predicate)

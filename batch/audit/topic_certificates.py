@@ -1,4 +1,4 @@
-"""Fingerprints of a topic's events and quarantine by blocks of offsets, kept as certificates."""
+"""Fingerprints a topic's events and quarantine by blocks of offsets, and stores them as certificates."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Block:
-    """The offsets `[start, end)` of a partition, and how many of them were found.
+    """The offsets `[start, end)` of a partition, and the records found there.
 
     Attributes:
-        events, quarantined: records.
-        total, xor: of the hashes of all records, in whatever order; the sum is a decimal number.
+        events, quarantined: the number of records.
+        total, xor: of the hashes of all records, independent of their order; the sum is a decimal number.
     """
 
     partition: int
@@ -65,16 +65,16 @@ class Block:
 
 
 def block_of(offset: str) -> Column:
-    """The number of the block in which an offset lies, counted from 0."""
+    """Returns the number of the block of an offset, counted from 0."""
     from pyspark.sql import functions as F
 
     return F.floor(F.col(offset) / BLOCK).cast("bigint")
 
 
 def blocks_of(events: DataFrame, quarantine: DataFrame, topic: Topic) -> list[Block]:
-    """The fingerprints of rows of events and of quarantine, in order.
+    """Computes the fingerprints of rows of events and quarantine, in order of their blocks.
 
-    A record counts by its place, by its declared fields where it is good, and by its bytes where it is not.
+    A good record counts by its offset and its declared fields, a bad one by its offset and its bytes.
     """
     from pyspark.sql import functions as F
 
@@ -109,7 +109,7 @@ def blocks_of(events: DataFrame, quarantine: DataFrame, topic: Topic) -> list[Bl
 
 
 def write_certificate(lake: Lake, topic: Topic, run: str, versions: tuple[int, int], blocks: Sequence[Block]) -> None:
-    """Keep what the two tables held at these versions, of events and of quarantine, for as long as they can be read."""
+    """Stores the fingerprints of the two tables at these versions, of events and of quarantine."""
     from deltalake.exceptions import CommitFailedError
 
     lake.ensure(CERTIFICATES, _SCHEMA, statistics=["topic", "run", "recorded_at"])
@@ -129,7 +129,7 @@ def write_certificate(lake: Lake, topic: Topic, run: str, versions: tuple[int, i
 def read_certificate(
     lake: Lake, topic: Topic, version: int | None = None
 ) -> tuple[tuple[int, int], list[Block]] | None:
-    """The newest certificate of the topic, or the newest of a version of its events; None when there is none."""
+    """Reads the topic's newest certificate, or the newest for a version of its events; None if there is none."""
     if not lake.exists(CERTIFICATES):
         return None
     of_version = "" if version is None else f" AND events_version = {version}"
@@ -146,6 +146,6 @@ def read_certificate(
 
 
 def differing(one: Iterable[Block], other: Iterable[Block]) -> list[tuple[int, int, int]]:
-    """(partition, start, end) of the blocks that are not the same on both sides."""
+    """Returns (partition, start, end) of the blocks that differ between both sides."""
     left, right = ({(b.partition, b.start, b.end): b for b in side} for side in (one, other))
     return sorted(place for place in left.keys() | right.keys() if left.get(place) != right.get(place))

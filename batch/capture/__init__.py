@@ -1,1 +1,1 @@
-"""Captured databases: what was lost, deleted, or has to be captured again."""
+"""Captured databases: lost and deleted rows, and tables that must be captured again."""

@@ -1,4 +1,4 @@
-"""How far tables of changes show the captured database: the newest mark before which they have every change."""
+"""Finds the newest mark in the captured database's log before which tables have every change."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _NEWEST = """
 
 @dataclass(frozen=True, order=True)
 class Mark:
-    """A place in the database's log.
+    """A position in the database's log.
 
     Attributes:
-        lsn: what was committed before it is before it in every topic that is captured from the database.
+        lsn: changes committed before it precede it in every topic captured from the database.
         at: the database's time when it was written.
     """
 
@@ -42,14 +42,14 @@ class Mark:
 
 
 def complete_through(lake: Lake, registry: Registry, tables: Sequence[Table]) -> Mark:
-    """The newest mark that all these tables have passed: they hold every change that was committed before it.
+    """Returns the newest mark that all these tables have passed: they have every change committed before it.
 
     Args:
-        tables: such as read topics of `changes_of`, and no other tables.
+        tables: tables that read only topics of `changes_of`.
 
     Raises:
         BadArgument: a table does not read changes alone.
-        CaptureFailed: a table lacks changes, or has not passed a mark since its snapshot. Says which, and what to do.
+        CaptureFailed: a table lacks changes, or has not passed a mark since its snapshot. Names it, and the remedy.
     """
     common: set[Mark] | None = None
     for table in tables:
@@ -79,12 +79,12 @@ def _changes(registry: Registry, table: Table) -> list[Topic]:
 
 
 def _of_topic(lake: Lake, topic: Topic, table: Table, version: int) -> set[Mark]:
-    """The marks since the newest snapshot, of the changes that the table has taken.
+    """Returns the marks since the newest snapshot among the changes that the table has read.
 
-    A restored database writes marks at places again; their times are others.
+    A restored database repeats positions of marks, but with other times.
 
     Args:
-        version: of the topic, up to which the table has taken them; -1: none.
+        version: of the topic, up to which the table has read it; -1: none.
     """
     name = topic.full_name
     fault = changes_fault(lake, name)

@@ -1,4 +1,4 @@
-"""Finds changes of a captured table that its events lack."""
+"""Finds changes of a captured table that are missing from its events."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _OF_SNAPSHOTS = f"cdc_lsn = 0 AND cdc_snapshot > 0 AND {OFFSET} IS NOT NULL"
 
 
 def changes_fault(lake: Lake, topic: str) -> str:
-    """Why tables may differ from the captured one though all changes arrive; empty: they do not.
+    """Explains why tables may differ from the captured one although all changes arrive; empty if they do not.
 
-    A change of the newest snapshot, or since, that was refused is in quarantine. A snapshot that was interrupted begins
-    again, of a later moment, and no change says that a row is deleted which was deleted between the two. Of a column
-    that was renamed no change says so either.
+    The reasons are a refused change, now in quarantine, of the newest snapshot or later; an interrupted snapshot, which
+    begins again later, so that rows deleted in between have no change; and a renamed column, for which there is no
+    change.
     """
     if not lake.exists(topic):
         return ""
@@ -56,7 +56,7 @@ def changes_fault(lake: Lake, topic: str) -> str:
 
 
 def refused_changes(lake: Lake, topic: str, snapshot: int, since: int = 0) -> list[bytes | None]:
-    """The values, in quarantine, of changes that belong to a snapshot or a later one, or of which that cannot be read.
+    """Returns the quarantined values of changes since a snapshot, and of those whose snapshot cannot be read.
 
     Args:
         since: an offset before all of them.

@@ -1,4 +1,4 @@
-"""Captures a table of the database again: with a new snapshot, and deletions of what is not in it any more."""
+"""Captures a table of the database again: with a new snapshot, and deletions of rows that are not in it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ OUTAGE_S = 120
 
 
 def current(settings: Settings, lake: Lake, capture: Capture) -> Capture:
-    """The capture of the topic to continue: the newest that Connect knows, the first where there are no changes yet.
+    """Returns the capture of the topic to continue: the newest that Connect knows, else the first one.
 
     Raises:
-        CaptureFailed: Connect has lost the place of the topic's capture.
+        CaptureFailed: Connect has lost the position of the topic's capture.
         ConnectUnreachable: retryable.
     """
     captures = debezium_connector.known(settings, capture)
@@ -42,9 +42,9 @@ def current(settings: Settings, lake: Lake, capture: Capture) -> Capture:
 
 
 def begin(settings: Settings, lake: Lake, capture: Capture) -> Capture:
-    """Have the table captured from a new snapshot on, or go on with one that was begun and not finished.
+    """Starts the capture of the table from a new snapshot, or continues an unfinished one.
 
-    The connector before is stopped, and kept until `finish`.
+    The previous connector is stopped, and kept until `finish`.
 
     Raises:
         CaptureFailed: there is no such table, or the connector does not run.
@@ -63,10 +63,10 @@ def begin(settings: Settings, lake: Lake, capture: Capture) -> Capture:
 
 
 def wait_ingested(settings: Settings, lake: Lake, topic: Topic, *, stalled_s: float = STALLED_S) -> None:
-    """Return when the events have all that the topic has now.
+    """Waits until the events have all current records of the topic.
 
     Raises:
-        ProcessFailed: the stream has taken nothing for `stalled_s`.
+        ProcessFailed: the stream has ingested nothing for `stalled_s`.
     """
     name = topic.full_name
     ends = topic_admin.offsets(settings, [name])[name][0].latest
@@ -83,7 +83,7 @@ def wait_ingested(settings: Settings, lake: Lake, topic: Topic, *, stalled_s: fl
 
 
 def finish(settings: Settings, lake: Lake, topic: Topic, capture: Capture) -> int:
-    """Delete what is not in the new snapshot, by events of the topic; how many rows that are.
+    """Sends deletions of the rows that are not in the new snapshot to the topic; returns their number.
 
     The events must have the whole snapshot.
 

@@ -1,4 +1,4 @@
-"""Deletions that a new snapshot of a captured table implies: of rows that were there before, and are not in it."""
+"""Derives the deletions that a new snapshot of a captured table implies: earlier rows that are not in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLACE = "cdc_snapshot, cdc_lsn > 0, cdc_commit_lsn, cdc_lsn, cdc_op != 'delete'"
 
 
 def newest_snapshot(lake: Lake, capture: Capture) -> int:
-    """The number of the newest snapshot in the topic's events, 1 of an outbox's, which do not say it; 0: no events."""
+    """Returns the number of the newest snapshot in the topic's events, always 1 for an outbox; 0 without events."""
     if not lake.exists(capture.topic):
         return 0
     if capture.is_outbox:
@@ -37,11 +37,11 @@ def newest_snapshot(lake: Lake, capture: Capture) -> int:
 
 
 def deletions(lake: Lake, topic: Topic, capture: Capture, version: int | None = None) -> Iterator[tuple[bytes, bytes]]:
-    """Key and value of the change event, as Debezium writes them, for each row that is gone with this snapshot.
+    """Yields a change event, as Debezium's key and value, for each row that is not in this snapshot.
 
-    The events must have the whole snapshot. What is streamed after it counts as there, in whatever order it comes. So
-    does a row that was refused: the database has it, and its tables keep what they have. Of an outbox nothing is gone:
-    what happened stays so.
+    The events must have the whole snapshot. Rows with changes after the snapshot count as present, in any order of
+    events, and so do refused rows: the database has them, and tables keep their version. An outbox has no deletions,
+    since its records are events.
 
     Raises:
         CaptureFailed: a change was refused whose key cannot be read.
@@ -72,7 +72,7 @@ def deletions(lake: Lake, topic: Topic, capture: Capture, version: int | None = 
 
 
 def _refused_keys(lake: Lake, topic: Topic, capture: Capture) -> pa.Table:
-    """The keys of rows in quarantine that belong to the snapshot, or to changes after it."""
+    """Returns the keys of quarantined rows of the snapshot and of later changes."""
     refused = [value for value in refused_changes(lake, topic.full_name, capture.snapshot) if not is_truncate(value)]
     keys = DebeziumParser(topic.record_format).keys(refused)
     if len(keys) < len(refused):
@@ -99,7 +99,7 @@ def _deletion(capture: Capture, key: Mapping[str, object], lsn: int, at: datetim
 
 
 def _written(value: object) -> object:
-    """The value as the connector is configured to write it."""
+    """Converts a value to the form in which the connector writes it."""
     match value:
         case Decimal():
             return str(value)

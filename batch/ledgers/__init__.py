@@ -1,1 +1,1 @@
-"""Runs, corrections, causes and positions, as Delta tables."""
+"""Delta tables of runs, corrections, causes and positions."""

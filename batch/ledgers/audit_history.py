@@ -1,4 +1,4 @@
-"""The last audit of each table, read from the ledger of runs without an engine."""
+"""Reads the last audit of each table from the ledger of runs, without Spark."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _COLUMNS = ("table", "cause", "recorded_at", "turn", "turns", "rows", "unexplain
 
 @dataclass(frozen=True, kw_only=True)
 class LastAudit:
-    """The newest audit of a table, and what all of them left.
+    """The newest audit of a table, and the state after all audits.
 
     Attributes:
-        turn, of: the share that was looked at: part `turn` of `of`.
-        rows: that were looked at.
-        unexplained: rows that differed though nothing touched them, by the newest audit of each share; a repair, and an
-            audit of all rows, take the place of what was found before.
-        all_since: every share was looked at then or later; None while one has not had its turn.
+        turn, of: the audited share: part `turn` of `of`.
+        rows: the number of audited rows.
+        unexplained: the number of rows that differed without a cause, by the newest audit of each share; a repair, or
+            an audit of all rows, replaces earlier findings.
+        all_since: every share was audited at this time or later; None if a share was not audited yet.
     """
 
     at: datetime
@@ -35,7 +35,7 @@ class LastAudit:
 
 
 def last_audits(lake: Lake) -> dict[str, LastAudit]:
-    """By table; one that was never audited is not in it."""
+    """Returns the last audit by table; a table that was never audited is left out."""
     if not lake.exists(RUNS):
         return {}
     told: dict[str, list[Mapping[str, Any]]] = {}
@@ -46,7 +46,7 @@ def last_audits(lake: Lake) -> dict[str, LastAudit]:
 
 
 def _last(runs: Sequence[Mapping[str, Any]]) -> LastAudit | None:
-    """The newest of a table's audits among its audits and repairs, which come oldest first."""
+    """Summarizes a table's audits and repairs, given oldest first; None if there was no audit."""
     newest = next((run for run in reversed(runs) if run["cause"] == "audit"), None)
     if newest is None:
         return None

@@ -1,4 +1,4 @@
-"""One run of batch work on a table: the only writer of the ledgers of causes, corrections and runs."""
+"""Records one batch run on a table; the only writer of the ledgers of causes, corrections and runs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _log = logging.getLogger("twofold.run")
 
 
 class Run:
-    """Begins when it is made, before the table is read; what it published is noted when it ends.
+    """A batch run: create it before the table is read; `end` records the published changes.
 
-    A run that dies in between is noted by the next one, from what its commits say.
+    If a run dies in between, the next one records it, from its commits.
 
     Attributes:
         name: sorts by time.
-        version: of the table when it began: restoring it undoes the run.
+        version: of the table at the start: restoring it undoes the run.
     """
 
     def __init__(
@@ -39,10 +39,12 @@ class Run:
         run: str = "",
         version: int | None = None,
     ) -> None:
-        """Args:
-        table: or the name of one of a topic's two tables, whose rows have no corrections.
-        run: the name, where the run is one on several tables.
-        version: of the table when the run began; None: as it is now.
+        """Begins the run.
+
+        Args:
+            table: the table, or the name of one of a topic's two tables, whose rows have no corrections.
+            run: the name, if the run covers several tables.
+            version: of the table when the run began; None: as it is now.
         """
         self._ledgers, self._table, self._cause = ledgers, table, cause
         self._of = table if isinstance(table, str) else table.full_name
@@ -56,7 +58,7 @@ class Run:
         return {"cause": self._cause, "run": self.name, "before": self.version}
 
     def note_causes(self, evidence: Sequence[CausingRecord]) -> None:
-        """Keep, before anything is published, why the run touches the table."""
+        """Records, before anything is published, the records that cause the run."""
         self._ledgers.record_evidence(self.name, self._of, evidence)
 
     def end(
@@ -68,11 +70,11 @@ class Run:
         definition: str | None = None,
         **counts: Any,
     ) -> RunResult:
-        """Note the corrections, then the run where it changed something.
+        """Records the corrections, and the run if it changed something.
 
         Args:
-            position: where the next reconcile begins.
-            keep: note the run though it changed nothing.
+            position: the start of the next reconcile.
+            keep: record the run even if it changed nothing.
             definition: the fingerprint by which the rows are computed now; None: that of the table, if it has one.
             counts: of `RunResult`.
         """
@@ -94,7 +96,7 @@ class Run:
 
 
 def record_lost_runs(lake: Lake, ledgers: Ledgers, table: Table) -> None:
-    """Note what runs that died have published into the table: their corrections, and the runs themselves."""
+    """Records the corrections and runs of dead processes, from their commits to the table."""
     for name, commits in ledgers.unrecorded_runs(table).items():
         first, last = commits[0], commits[-1]
         lost = Run(lake, ledgers, table, first.info["cause"], name, int(first.info.get("before", first.version - 1)))

@@ -24,13 +24,13 @@ LISTED = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CausingRecord:
-    """A record that forced a recomputation: where in which log it stands, how late it was, what it can have changed.
+    """A record that forced a recomputation: its position in the log, its lateness, the rows that it may affect.
 
     Attributes:
-        source: the topic; or the table above, where its change has no record that forced it.
-        event_ms: when the changed input row happened.
-        scope: `recompute_by` column -> value, as JSON can hold it; a column that is not named may have any.
-        start_ms, end_ms: the rows that it can have changed are dated `[start_ms, end_ms)`; None: any time.
+        source: the topic; or the table above, if no record is known for its change.
+        event_ms: the event time of the changed input row.
+        scope: `recompute_by` column -> value, in JSON form; other columns may have any value.
+        start_ms, end_ms: the times `[start_ms, end_ms)` of the rows that it may affect; None: any time.
     """
 
     source: str
@@ -43,30 +43,30 @@ class CausingRecord:
     end_ms: int | None = None
 
     def may_affect(self, first_ms: int | None, last_ms: int | None) -> bool:
-        """Whether it can have changed rows of this time."""
+        """Whether it may have changed rows of this time."""
         if None in (self.start_ms, self.end_ms, first_ms, last_ms):
             return True
         return bool(first_ms < self.end_ms and last_ms >= self.start_ms)  # type: ignore[operator]
 
 
 def is_held(table: Table, row: Mapping[str, Any], evidence: CausingRecord) -> bool:
-    """Whether the record can have changed this row of the table."""
+    """Whether the record may have changed this row of the table."""
     has_values = all(to_plain_json(row.get(column)) == value for column, value in evidence.scope.items())
     return has_values and evidence.may_affect(*span_of(table, row))
 
 
 def span_of(table: Table, row: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """The time that a row of the table covers, epoch milliseconds."""
+    """Returns the first and last time that a row of the table covers, epoch milliseconds."""
     first = epoch_ms(row[table.event_time]) if table.event_time else None
     return first, epoch_ms(row[table.ends_at]) if table.ends_at else first
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A row, in JSON's form, that a run has changed.
+    """A row, in JSON form, that a run has changed.
 
     Attributes:
-        key: of the correction that records it; the old and the new row have the same.
+        key: of its correction; the old and the new row have the same key.
         first_ms, last_ms: the time that it covers.
     """
 
@@ -78,11 +78,11 @@ class Changed:
 
 @dataclass
 class Causes:
-    """The records that can have changed a row.
+    """The records that may have changed a row.
 
     Attributes:
-        count: of all of them.
-        records: the first of them, in the order of their logs, as the ledger of corrections holds them.
+        count: the number of all of them.
+        records: the first of them, in the order of their logs, as in the ledger of corrections.
     """
 
     count: int = 0
@@ -90,7 +90,7 @@ class Causes:
     _last: tuple[Any, ...] = ()
 
     def add(self, e: CausingRecord) -> None:
-        """Count a record, once; those of one place follow each other."""
+        """Counts a record, once; calls for records of one place must follow each other."""
         place = e.source, e.partition, e.offset
         if place != self._last:
             self._last, self.count = place, self.count + 1
@@ -99,14 +99,14 @@ class Causes:
 
 
 class ChangedRows:
-    """Finds the rows that a record can have changed, without a look at each row for each of a million records."""
+    """Finds the rows that a record may have changed, by an index: there may be millions of records."""
 
     def __init__(self, rows: Iterable[Changed]) -> None:
         self._rows = list(rows)
         self._by_columns: dict[tuple[str, ...], dict[str, _Group]] = {}
 
     def keys_of(self, e: CausingRecord) -> set[str]:
-        """The keys of those rows."""
+        """Returns the keys of the rows that a record may have changed."""
         columns = tuple(e.scope)
         if columns not in self._by_columns:
             groups: dict[str, list[Changed]] = defaultdict(list)
@@ -117,7 +117,7 @@ class ChangedRows:
         return {one.key for one in group.near(e) if e.may_affect(one.first_ms, one.last_ms)} if group else set()
 
     def causes(self, evidence: Iterable[CausingRecord]) -> dict[str, Causes]:
-        """By key, of records in the order of their logs."""
+        """Returns the causes by key; the records must be in the order of their logs."""
         by_row: dict[str, Causes] = defaultdict(Causes)
         for e in evidence:
             for key in self.keys_of(e):
@@ -126,7 +126,7 @@ class ChangedRows:
 
 
 class _Group:
-    """Rows of one scope by time."""
+    """The rows of one scope, sorted by time."""
 
     def __init__(self, rows: Sequence[Changed]) -> None:
         dated = [(r.first_ms, r.last_ms, r) for r in rows if r.first_ms is not None and r.last_ms is not None]
@@ -137,7 +137,7 @@ class _Group:
         self._longest = max((last - first for first, last, _ in dated), default=0)
 
     def near(self, e: CausingRecord) -> list[Changed]:
-        """A superset of the rows that meet a record in time."""
+        """Returns a superset of the rows that overlap a record in time."""
         if e.start_ms is None or e.end_ms is None:
             return [*self._dated, *self._undated]
         first = bisect_left(self._firsts, e.start_ms - self._longest)

@@ -1,4 +1,4 @@
-"""The first rows that runs corrected, each in a line for people, with a record that caused it."""
+"""Describes the first rows that runs corrected, a line each for people, with a record that caused it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_ROWS = 5
 
 
 def with_corrected_rows(settings: Settings, outcomes: Sequence[RunResult]) -> list[RunResult]:
-    """The results, with lines about the first rows that each of them changed, and their days, by the ledger."""
+    """Adds to each result, from the ledger, the days that it changed and lines about its first changed rows."""
     if not any(outcome.changed for outcome in outcomes):
         return list(outcomes)
     ledgers, tables = Ledgers(Lake(settings)), load().tables
@@ -38,13 +38,13 @@ def _with_rows(ledgers: Ledgers, event_time: str | None, outcome: RunResult) -> 
 
 
 def days_of(rows: Iterable[Mapping[str, Any]], event_time: str | None) -> list[str]:
-    """The days in UTC, like `2013-01-05`, of the rows that corrections replaced and of those that they brought."""
+    """Returns the days in UTC, like `2013-01-05`, of the old and new rows of corrections."""
     sides = (json.loads(row[side]) for row in rows for side in ("before", "after") if row[side] and event_time)
     return sorted({str(side[event_time])[:10] for side in sides if side.get(event_time)})
 
 
 def row_line(row: Mapping[str, Any]) -> str:
-    """A row of the ledger of corrections in a line: `origin=JFK: flights 3 -> 4, by flights.departures/1@77`."""
+    """Formats a row of the ledger of corrections: `origin=JFK: flights 3 -> 4, by flights.departures/1@77`."""
     key = " ".join(f"{name}={value}" for name, value in json.loads(row["key"]).items())
     change = row["change"]
     if change == "update":

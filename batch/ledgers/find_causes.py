@@ -21,7 +21,7 @@ _AT_ONCE = 10_000  # rows that are objects at the same time
 
 
 def causes_of(table: Table, source: Topic, rows: pa.Table) -> list[CausingRecord]:
-    """The records behind rows of an events table that force a recomputation of the table."""
+    """Returns the causing records of rows in an events table, with the rows of the table that they may affect."""
     scopes: dict[str, Mapping[str, Any]] = {}  # one object for all records that touch the same
 
     def cause_of(row: Mapping[str, Any]) -> CausingRecord:
@@ -35,7 +35,7 @@ def causes_of(table: Table, source: Topic, rows: pa.Table) -> list[CausingRecord
 
 
 def touch(table: Table, source: Topic | Table, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of the table that a row of an input can change, as facts of `CausingRecord`."""
+    """Returns the part of the table that a row of an input may affect, as fields of `CausingRecord`."""
     time, within = source.event_time, table.depends_within_ms
     value = row.get(time) if time else None
     at = epoch_ms(_time(value))
@@ -49,12 +49,12 @@ def touch(table: Table, source: Topic | Table, row: Mapping[str, Any]) -> dict[s
 
 
 def times_of(table: Table, row: Mapping[str, Any]) -> dict[str, datetime | date | None]:
-    """When a row of the table, in JSON's form, begins and ends."""
+    """Returns the start and end time of a row of the table in JSON form, by column."""
     return {column: _time(row[column]) for column in (table.event_time, table.ends_at) if column}
 
 
 def _time(value: Any) -> datetime | date | None:
-    """A time as it stands in a row, or in JSON."""
+    """Parses a time of a row, or of its JSON form."""
     if not isinstance(value, str):
         return value  # type: ignore[no-any-return]
     return datetime.fromisoformat(value) if "T" in value else date.fromisoformat(value)

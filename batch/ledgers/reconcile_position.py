@@ -1,4 +1,4 @@
-"""The position of reconcile in the inputs of each table, read without an engine."""
+"""Reads the position of reconcile in the inputs of each table, without Spark."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class ReconcilePosition:
     """The position that a finished reconcile of a table leaves for the next one.
 
     Attributes:
-        consumed: input -> version through which its changes were looked at; the table's own version, under its name,
-            through which its corrections were recorded; and under the name that `splits` gives how many split commits
+        consumed: input -> version through which its changes were checked; under the table's own name, the version
+            through which its corrections were recorded; under the name given by `splits`, the number of split commits
             of an input.
-        stream: the stream whose output was reconciled; another one starts again at version 0.
-        pending: scopes that reached rows which were still open -> when the next of these closes, epoch milliseconds.
+        stream: the stream whose output was reconciled; for another one reconcile starts again at version 0.
+        pending: scopes with rows that were still open -> the time when the next of these closes, epoch milliseconds.
         fingerprint: of the definition by which it recomputed.
     """
 
@@ -46,7 +46,7 @@ class ReconcilePosition:
     fingerprint: str = ""
 
     def as_row(self, table: str) -> dict[str, str]:
-        """The columns of the ledger."""
+        """Converts the position to the columns of the ledger."""
         consumed = json.dumps(dict(self.consumed))
         pending = json.dumps([_as_json(scope, closes_ms) for scope, closes_ms in self.pending.items()])
         return dict(zip(COLUMNS, (table, consumed, self.stream, pending, self.fingerprint), strict=True))
@@ -58,12 +58,12 @@ def is_far(consumed: Mapping[str, int], looked_at: Mapping[str, int]) -> bool:
 
 
 def splits(name: str) -> str:
-    """The name under which `consumed` counts the split commits of an input."""
+    """Returns the name under which `consumed` counts the split commits of an input."""
     return f"{name}#splits"
 
 
 def reconcile_positions(lake: Lake) -> dict[str, ReconcilePosition]:
-    """By table; a table that was never reconciled is not in it."""
+    """Reads the positions by table; a table that was never reconciled is left out."""
     if not lake.exists(POSITIONS):
         return {}
     rows = lake.open(POSITIONS).scan(columns=list(COLUMNS)).read_all()

@@ -1,4 +1,4 @@
-"""The history of a row: each version that wrote it, with its causes."""
+"""Reads the history of a row: each version that wrote it, with its causes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A record of a topic; `source` alone where a change of a table has none behind it.
+    """A record of a topic; only `source` if no record is known for a change of a table.
 
     Attributes:
-        segment: the archived segment that holds it; None where none does yet, or it was not asked for.
+        segment: the archived segment that holds it; None if there is none yet, or it was not requested.
     """
 
     source: str
@@ -44,16 +44,16 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class RowVersion:
-    """One thing that happened to a row.
+    """One change or check of a row.
 
     Attributes:
-        change: insert, update, delete; `none` where a run looked at the row and found it right.
+        change: insert, update, delete; `none` if a run checked the row and found it right.
         by: stream, the cause of a batch run, or `unknown` for a write past the platform.
-        before, after: the columns that changed; all columns of a row that came or went.
+        before, after: the columns that changed; all columns of an inserted or deleted row.
         batch: the stream's micro-batch.
         inputs: input -> version that was read.
-        records: what forced the run.
-        fingerprint: of the definition that computed the row; `commit` is the last one of git to its file by then.
+        records: the records that forced the run.
+        fingerprint: of the definition that computed the row; `commit`: the last Git commit of its file by then.
     """
 
     version: int | None
@@ -72,12 +72,12 @@ class RowVersion:
 
 @dataclass(frozen=True, kw_only=True)
 class RowHistory:
-    """All that is known of one row.
+    """The known history of one row.
 
     Attributes:
-        now: the row as it stands; None when it does not exist.
-        since: the oldest version that the log still describes.
-        definition: fingerprint of the declaration as it is now.
+        now: the current row; None if it does not exist.
+        since: the oldest version whose commit the log still has.
+        definition: fingerprint of the current declaration.
     """
 
     table: str
@@ -89,7 +89,7 @@ class RowHistory:
 
 
 def in_archive(history: RowHistory, archive: Archive) -> RowHistory:
-    """The story, each of its records with the archived segment that holds it."""
+    """Adds to each record of the history the archived segment that holds it."""
 
     def placed(record: Record) -> Record:
         partitions = archive.partitions.get(record.source, {})
@@ -103,10 +103,10 @@ def in_archive(history: RowHistory, archive: Archive) -> RowHistory:
 
 
 def read_history(lake: Lake, table: Table, key: Mapping[str, Any]) -> RowHistory:
-    """The history of the row with this key, oldest first.
+    """Reads the history of the row with this key, oldest first.
 
     Raises:
-        ChangesGone: a VACUUM removed what commits that are left changed.
+        ChangesGone: a VACUUM removed the changes of remaining commits.
     """
     name = table.full_name
     newest = lake.version(name)
@@ -158,7 +158,7 @@ def _row_version(
 def _looks(
     ledgers: Ledgers, table: Table, reported: Sequence[str], row: Mapping[str, Any] | None
 ) -> Iterator[RowVersion]:
-    """Runs that were forced to recompute the row, and found it right."""
+    """Yields the runs that recomputed the row and found it right."""
     by_run: dict[str, list[Record]] = {}
     for run, e in ledgers.evidence(table.full_name) if row else ():
         if run not in reported and e.scope and row and is_held(table, row, e):
@@ -188,7 +188,7 @@ def _differing(
 def _changes(
     lake: Lake, name: str, key: Mapping[str, Any], since: int, newest: int
 ) -> list[tuple[int, dict[str, dict[str, Any]]]]:
-    """The versions that wrote the row, each with what the row was before and after."""
+    """Returns the versions that wrote the row, each with the row before and after."""
     versions: dict[int, dict[str, dict[str, Any]]] = {}
     with naming_what_is_gone(name, since, newest):
         feed = lake.open(name).load_cdf(starting_version=since, ending_version=newest)
@@ -214,7 +214,7 @@ def _last(feed: Sequence[tuple[int, Mapping[str, Mapping[str, Any]]]]) -> Mappin
 
 
 def _git_commit(table: Table, at: datetime) -> str | None:
-    """The last commit that had changed the table's file by then; None where git does not know."""
+    """Returns the last Git commit of the table's file at that time; None if Git does not know it."""
     file = f"tables/{table.domain}/{table.name}.py"
     try:
         ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""The ledgers of runs, causes, corrections and positions."""
+"""Reads and writes the ledgers of runs, causes, corrections and positions."""
 
 from __future__ import annotations
 
@@ -114,36 +114,36 @@ _STATISTICS = ["table", "run", "recorded_at"]
 
 
 class Ledgers:
-    """Reads and appends the ledgers of one lake; one that is not there is empty, and made at its first row."""
+    """The ledgers of one lake; a missing one reads as empty, and is created at its first row."""
 
     def __init__(self, lake: Lake, spark: SparkSession | None = None) -> None:
         self._lake, self._spark = lake, spark
         self._writers: dict[str, Writer] = {}
 
     def ensure(self) -> None:
-        """Create the ledgers that are not there, so that analysts can query each of them."""
+        """Creates the missing ledgers, so that analysts can query each of them."""
         for name in _SCHEMAS:
             self._ensure(name)
 
     def position(self, table: str) -> ReconcilePosition:
-        """The position of the last finished reconcile of the table; nothing consumed when there was none."""
+        """Returns the position of the table's last finished reconcile; an empty one if there was none."""
         return reconcile_positions(self._lake).get(table, ReconcilePosition())
 
     def record_run(self, outcome: RunResult, position: ReconcilePosition | None, fingerprint: str) -> None:
-        """Append a finished run, once; `position` is where the next reconcile begins."""
+        """Appends a finished run, once; `position` is the start of the next reconcile."""
         facts = {name: getattr(outcome, name) for name in ("cause", *_COUNTS)}
         self._append_run(outcome, {**facts, "fingerprint": fingerprint})
         if position:
             self.move({outcome.table: position}, outcome.table)
 
     def move(self, positions: Mapping[str, ReconcilePosition], app: str = "idle") -> None:
-        """Note where the next reconcile of each table begins.
+        """Stores the start of the next reconcile of each table.
 
-        A position is true for itself: from any that was ever noted on, everything is found. So it does not matter
-        which of two processes that reconcile the same table at once has the last word, or that one is passed over.
+        A reconcile may start from any position ever stored and still finds all work. If two processes reconcile one
+        table at once, it does not matter whose position remains.
 
         Args:
-            app: who moves them; of two that do it at once under one name, one does.
+            app: the writer's name; if two move positions at once under one name, one succeeds.
         """
         now = datetime.now(UTC)
         rows = [{**one.as_row(table), "recorded_at": now} for table, one in positions.items()]
@@ -152,7 +152,7 @@ class Ledgers:
         writer.upsert(pa.Table.from_pylist(rows, schema=_POSITIONS_SCHEMA), ["table"], stamp)
 
     def record_audit(self, audited: Audited, fingerprint: str) -> None:
-        """Append a finished audit of a table; it published nothing."""
+        """Appends a finished audit of a table, which published nothing."""
         facts = {name: getattr(audited, name) for name in _AUDIT_COUNTS}
         versions = dict.fromkeys(("version_before", "version_after"), audited.version)
         self._append_run(
@@ -164,7 +164,7 @@ class Ledgers:
         self._append(RUNS, run.table, run.run, pa.Table.from_pylist([row], schema=_RUNS_SCHEMA))
 
     def record_evidence(self, run: str, table: str, evidence: Sequence[CausingRecord]) -> None:
-        """Append, before anything is published, why the run touches the table."""
+        """Appends, before anything is published, the records that cause the run."""
         head = {"run": run, "table": table, "recorded_at": datetime.now(UTC)}
         names = [f.name for f in fields(CausingRecord) if f.name != "scope"]
 
@@ -181,10 +181,10 @@ class Ledgers:
             self._append(EVIDENCE, table, run, pa.concat_tables(parts))
 
     def record_corrections(self, table: Table) -> int:
-        """Bring `corrections` up to the table's change data feed: one row per row that a batch run changed.
+        """Appends to `corrections` a row for each row that a batch run changed, from the table's change data feed.
 
-        What a crash left out is caught up by the next call; nothing is written twice. Commits that retention removed
-        meanwhile are passed over, and those whose changes a VACUUM removed.
+        The next call completes what a crash left out; nothing is written twice. Commits removed by retention, and
+        commits whose changes a VACUUM removed, are skipped.
         """
         name = table.full_name
         writer, app = self._writer(CORRECTIONS), f"corrections/{name}"
@@ -208,9 +208,9 @@ class Ledgers:
         return added
 
     def unrecorded_runs(self, table: Table) -> dict[str, list[LoggedCommit]]:
-        """Runs that published into the table and died before they were noted, with their commits.
+        """Returns the commits of runs that published into the table and died before they were recorded, by run.
 
-        Their corrections are noted here.
+        Their corrections are recorded here.
         """
         name = table.full_name
         last = self._writer(CORRECTIONS).newest().transaction_version(f"corrections/{name}")
@@ -224,7 +224,7 @@ class Ledgers:
         return {run: commits for run, commits in published.items() if not self._has(RUNS, name, run)}
 
     def newest_run(self, table: str, causes: Sequence[str] = (), run: str = "") -> dict[str, Any] | None:
-        """The newest run of one of these causes, or of this name, that changed the table, by the ledger's columns."""
+        """Returns the ledger row of the newest run of one of these causes, or of this name, that changed the table."""
         predicate = f"run = {DATAFUSION.literal(run)}" if run else f"cause IN ({DATAFUSION.literals(causes)})"
         rows = self._read(RUNS, table, None, predicate, "version_after > version_before")
         newest = rows.sort_by([("recorded_at", "descending")]).slice(0, 1).to_pylist()
@@ -233,7 +233,7 @@ class Ledgers:
     def corrections(
         self, table: str, after: int = -1, through: int | None = None, key: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        """The changes by batch runs in versions `(after, through]` of a table, oldest first.
+        """Returns the corrections by batch runs in versions `(after, through]` of a table, oldest first.
 
         Args:
             key: of one row, its columns in the order of the declaration; None: of all.
@@ -248,9 +248,9 @@ class Ledgers:
         return rows.sort_by([("version", "ascending"), ("key", "ascending")]).to_pylist()  # type: ignore[no-any-return]
 
     def evidence(self, table: str, run: str | None = None) -> Iterator[tuple[str, CausingRecord]]:
-        """Runs of a table, or one of them, with the records that forced them, by source and offset.
+        """Yields runs of a table, or one of them, with the records that forced them, by source and offset.
 
-        One after the other: they may be more than memory has room for as objects.
+        Records are yielded one by one, since all of them may not fit into memory.
         """
         rows = self._of_run(EVIDENCE, table, run) if run else self._read(EVIDENCE, table)
         order = [(column, "ascending") for column in ("run", "source", "partition", "offset")]
@@ -292,7 +292,7 @@ class Ledgers:
             }
 
     def _writer(self, name: str) -> Writer:
-        """The writer of a ledger, which keeps what it read of its log."""
+        """Returns the writer of a ledger, which is reused with the part of its log that was read."""
         if name not in self._writers:
             self._ensure(name)
             self._writers[name] = Writer(self._lake, name, self._spark, compact_without_history)
@@ -303,7 +303,7 @@ class Ledgers:
         self._lake.ensure(name, schema, statistics=[column for column in _STATISTICS if column in schema.names])
 
     def _append(self, name: str, table: str, run: str, rows: pa.Table) -> None:
-        """Add what a run leaves of a table in a ledger, unless the ledger has it."""
+        """Appends a run's rows about a table to a ledger, unless the ledger has them."""
 
         def new() -> pa.Table:
             return rows.slice(0, 0) if self._has(name, table, run) else rows
@@ -319,11 +319,11 @@ class Ledgers:
     def _read(
         self, name: str, table: str, since_ms: int | None = None, *bounds: str, columns: Sequence[str] | None = None
     ) -> pa.Table:
-        """The rows of a table in a ledger, from files that can hold some: those of a time lie together.
+        """Reads the rows of a table in a ledger, only from files that can have some: rows of a time are close together.
 
         Args:
-            since_ms: when the first of them was recorded, at the earliest.
-            bounds: what else is true of them, in DataFusion's SQL.
+            since_ms: the earliest time at which one of them was recorded.
+            bounds: further conditions, in DataFusion's SQL.
         """
         columns = columns or _SCHEMAS[name].names
         if name not in self._writers and not self._lake.exists(name):

@@ -25,16 +25,16 @@ class RunResult:
     Attributes:
         touched: input rows that could have changed it.
         scopes: groups of rows that were recomputed.
-        pending: scopes that reach rows which the stream still revises; they are looked at again.
-        waits_until: the stream's watermark at which the last of these is looked at; None where none waits.
+        pending: scopes with rows that the stream still revises; they are checked again.
+        waits_until: the stream's watermark at which the last of these is checked; None if none waits.
         inserted, updated, deleted: rows published.
-        unexplained: rows that differ from their recomputation though nothing touched them.
+        unexplained: rows that differ from their recomputation without a cause.
         differences: the first of these rows.
-        approved_by: who wanted it, where a person was asked.
+        approved_by: the person who approved it, if one was asked.
         corrected: lines about the first rows that it changed.
-        days: of the rows that it changed, like `2013-01-05`, where they have a time.
-        left: rows of a plan that others changed while it was published; they stay as they are.
-        compared: rows of the table in the range that was recomputed; None where that was not counted.
+        days: of the rows that it changed, like `2013-01-05`, if they have a time.
+        left: rows of a plan that others changed while it was published; they are not changed.
+        compared: rows of the table in the range that was recomputed; None if that was not counted.
         files_written: data files of the publication.
         version_before, version_after: of the Delta table.
     """
@@ -63,7 +63,7 @@ class RunResult:
 
     @classmethod
     def idle(cls, table: str, seconds: float = 0.0) -> RunResult:
-        """The result for a table that nothing touched."""
+        """Builds the result for a table that nothing touched."""
         return cls(table=table, cause="late", run=run_name("late"), seconds=seconds)
 
     @property
@@ -71,7 +71,7 @@ class RunResult:
         return self.inserted + self.updated + self.deleted
 
     def publishing(self, written: Written, version_before: int) -> RunResult:
-        """This run, with what it published over a version of the table."""
+        """Adds the published changes over a version of the table."""
         return replace(
             self,
             inserted=written.inserted,
@@ -88,15 +88,15 @@ class Audited:
     """The audit of one table.
 
     Attributes:
-        turn, of: the share that was looked at: part `turn` of `of`.
+        turn, of: the audited share: part `turn` of `of`.
         version: of the Delta table.
-        rows: live rows that were compared.
-        buckets: into which they fell, or rows that should be there; 0: nothing was compared.
-        differing: buckets whose fingerprints differ from the recomputation.
-        excused: rows that differ, and that something touches which the next reconcile will look at.
-        unexplained: rows that differ though nothing touches them; `differences`: the first of these. And `unfound`.
-        unfound: buckets that differ in more than rounding, though each row that its key finds is equal.
-        skipped: why the table was not looked at; empty where it was. `hint`: what to do then.
+        rows: the number of live rows that were compared.
+        buckets: the number of buckets with a live or an expected row; 0: nothing was compared.
+        differing: the number of buckets whose fingerprints differ from the recomputation.
+        excused: the number of rows that differ and that the next reconcile will check.
+        unexplained: the number of rows that differ without a cause, with `unfound`; `differences`: the first of these.
+        unfound: the number of buckets that differ in more than rounding although rows with equal keys are equal.
+        skipped: the reason why the table was not audited; empty if it was. `hint`: the remedy.
     """
 
     table: str
@@ -117,12 +117,12 @@ class Audited:
 
 
 def run_name(cause: str) -> str:
-    """A name for a run that sorts by time: `late-20130101T000000.123456Z`."""
+    """Generates a name for a run that sorts by time: `late-20130101T000000.123456Z`."""
     return f"{cause}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
 
 def started_at(run: str) -> datetime | None:
-    """When a run got its name; None where the name is another's."""
+    """Parses the time in the name of a run; None if it is no such name."""
     with suppress(ValueError):
         return datetime.strptime(run.rpartition("-")[2], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
     return None

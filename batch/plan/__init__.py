@@ -1,1 +1,1 @@
-"""Plans of what rewrites of history would change, and their publication."""
+"""Plans the changes of rewrites of history, and publishes them."""

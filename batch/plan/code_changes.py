@@ -1,4 +1,4 @@
-"""Plans what the declarations of a checkout would change in the live tables."""
+"""Plans the effect of a checkout's declarations on the live tables."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Kind = Literal["new", "changed", "removed", "rules", "new topic", "decoding", "d
 
 @dataclass(frozen=True)
 class CodeChange:
-    """A table or a topic that the declarations have otherwise than the live platform.
+    """A table or topic whose declaration differs from the live platform.
 
     Attributes:
-        before, now: fingerprints of its definition or its decoding; empty where there is none.
+        before, now: fingerprints of its definition or its decoding; empty if there is none.
     """
 
     table: str
@@ -42,7 +42,7 @@ class CodeChange:
     now: str = ""
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Describes the change in one line for people."""
         pair = f"{self.before} before, {self.now} now"
         return {
             "new": f"{self.table}: new, definition {self.now}",
@@ -57,10 +57,10 @@ class CodeChange:
 
 
 def code_changes(lake: Lake, registry: Registry, domains: Collection[str]) -> Iterator[CodeChange]:
-    """The differences between the declarations of these domains and their live tables: topics, tables, removed ones.
+    """Yields the differences between the declarations of these domains and the live topics and tables.
 
-    How records were decoded, and by which rules a table was checked, is known since a stream or a rewrite of this
-    version has written there.
+    The decoding of records, and the rules by which a table was checked, are known only if a stream or a rewrite of this
+    software version has written there.
     """
     topics = (_change_of_topic(lake, topic) for topic in registry.topics.values() if topic.domain in domains)
     tables = (_change_of_table(lake, registry, table) for table in registry.in_order() if table.domain in domains)
@@ -91,14 +91,14 @@ def _change_of_table(lake: Lake, registry: Registry, table: Table) -> CodeChange
 
 
 def plan_code(live: Platform, changes: Sequence[CodeChange], *, who: str, why: str, sample: timedelta | None) -> Plan:
-    """Compute in a copy what is new or changed, and all below; what differs from the live tables.
+    """Computes new and changed tables, and all below them, in a copy; plans the differences from the live tables.
 
-    Records of topics that are decoded otherwise are decoded again, tables of another definition recomputed, and all
-    rows of tables with other rules held against these.
+    Records of topics with a changed decoding are decoded again, tables with a changed definition recomputed, and all
+    rows of tables with changed rules checked against them.
 
     Args:
-        sample: only the newest rows of so long, of tables whose rows have a time, and the newest records, by when the
-            broker got them. Such a plan is only looked at.
+        sample: only the newest rows of this duration, for tables whose rows have a time, and the newest records by
+            their append time on the broker. Such a plan cannot be published.
 
     Raises:
         BadDeclaration: a function does not fit its inputs or its own declaration.
@@ -138,7 +138,7 @@ def plan_code(live: Platform, changes: Sequence[CodeChange], *, who: str, why: s
 
 
 def _broken_rules(copy: Platform, table: Table) -> Iterator[str]:
-    """A line for each rule that rows of the table break."""
+    """Yields a line for each rule that rows of the table break."""
     rows = copy.lake.frame(copy.spark, table.full_name)
     verdict = measure(rows, table.checks, datetime.now(UTC), key=table.primary_key, table=table.full_name)
     for broken in verdict.failed:
@@ -146,7 +146,7 @@ def _broken_rules(copy: Platform, table: Table) -> Iterator[str]:
 
 
 def _newest_records(lake: Lake, topic: str, sample: timedelta | None) -> OffsetSelection:
-    """The records of a sample, by when the broker got them; all for None."""
+    """Selects the records of a sample by their append time on the broker; all records without a sample."""
     info = None if sample is None else lake.newest_info(topic, APPENDED_MS)
     if sample is None or info is None:
         return OffsetSelection()
@@ -154,7 +154,7 @@ def _newest_records(lake: Lake, topic: str, sample: timedelta | None) -> OffsetS
 
 
 def _newest(lake: Lake, table: Table, sample: timedelta | None) -> Interval | None:
-    """The time of a sample of the table's rows; None: all."""
+    """Returns the interval of a sample of the table's rows; None: all rows."""
     if sample is None or table.event_time is None:
         return None
     last = epoch_ms(bounds_of(lake.open(table.full_name), table.event_time)[1])

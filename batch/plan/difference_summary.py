@@ -1,4 +1,4 @@
-"""A difference of rows as people read it: how many, when, where it is concentrated, which columns, examples."""
+"""Summarizes a row difference: counts, days, hot spots, changed columns, samples."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _AHEAD = 0.2  # of its share in the whole table
 def summarise(
     difference: Path, table: Callable[[], object], key: Sequence[str], event_time: str | None
 ) -> Mapping[str, Any]:
-    """Summarise what a difference does to a table.
+    """Summarizes the effect of a difference on a table.
 
     Args:
-        difference: a Parquet file, or a folder of them, as `Target.difference` says rows.
-        table: gives the rows before, to be read once from the first to the last.
-        event_time: the column by which days are counted; None: they are not.
+        difference: a Parquet file, or a folder of them, with the columns of `Target.difference`.
+        table: returns the old rows, which are read once from the first to the last.
+        event_time: the column by which days are counted; None: they are not counted.
 
     Returns:
-        JSON values. `days`: day, inserted, updated, deleted; an update may be of two. `segments`: column,
-        value, share of the changed rows and share of all rows, where the first is much greater. `columns`: of updated
-        rows column, rows whose value changes, and one `key`, `before`, `after` of them; those that change most come
-        first. `totals`: column, sum of all rows before and after; of numbers. `samples`: change, key and column ->
-        value before and after, chosen by a hash of the key, so that they are the same each time.
+        JSON values. `days`: day, inserted, updated, deleted; an update may count for two days. `segments`: column,
+        value, share of the changed rows and share of all rows, if the first is much greater. `columns`: column, number
+        of updated rows whose value changes, and `key`, `before`, `after` of one row; columns with most changes come
+        first. `totals`: for number columns, the sums of all rows before and after. `samples`: change, key, and values
+        before and after by column; chosen by a hash of the key, so that they are the same each time.
     """
     connection = duckdb_utc()
     connection.execute(f"CREATE OR REPLACE TEMP VIEW changed AS FROM {parquet(difference)}")
@@ -60,12 +60,12 @@ def summarise(
 def column_changes(
     difference: Path, before: Mapping[str, str], after: Mapping[str, str]
 ) -> Mapping[str, Sequence[str]]:
-    """Describes the columns that a table gets, loses, or has under another name or of another type.
+    """Describes the columns that a table gains or loses, and those with a changed name or type.
 
-    A column is renamed if one of its type has the same value in each row.
+    A column counts as renamed if a new column of the same type has the same value in each row.
 
     Args:
-        difference: as `summarise` takes it, with the columns of both sides.
+        difference: as for `summarise`, with the columns of both sides.
         before, after: column -> its type.
     """
     new, gone = ([c for c in one if c not in other] for one, other in ((after, before), (before, after)))

@@ -1,4 +1,4 @@
-"""A plan: the rows that a rewrite of history would change, kept so that exactly they can be published later."""
+"""Stores a plan: the row changes of a rewrite of history, so that exactly these can be published later."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class TableChange:
 
     Attributes:
         cause: in the ledger of runs.
-        version: of the table, from which the difference was taken.
+        version: of the table from which the difference was computed.
         rows_before: rows that the table had then.
-        replaces: all rows and the columns are replaced; what is kept is then the whole new table.
+        replaces: all rows and the columns are replaced; the stored rows are the whole new table.
         is_below: the rewrite is about a table that this one reads.
         creates: the table is new.
-        before, fact: the code that rows were accepted to be of when the plan was made, and are once it is published;
-            None, both: the plan does not change that.
+        before, fact: the accepted code of the rows when the plan was made, and after it is published; None, both: the
+            plan does not change it.
         definition: fingerprint by which the rows were computed; of a topic's tables, that of its decoding.
-        inputs: input -> version that was read of it; one that the plan changes, too, is not in it.
-        info: what the commit says of itself.
+        inputs: input -> version that was read; inputs that the plan changes are left out.
+        info: the info of the commit.
         counts: of `RunResult`.
-        digest: of the kept rows, byte by byte.
+        digest: of the bytes of the stored rows.
         summary: of the difference, see `batch.plan.difference_summary`.
     """
 
@@ -83,22 +83,22 @@ class TableChange:
 
     @property
     def accepts_other_code(self) -> bool:
-        """Whether rows are of other code once it is published."""
+        """Whether publication changes the accepted code of the rows."""
         return self.before is not None and self.fact is not None and self.before.code != self.fact.code
 
     @property
     def is_lowered(self) -> bool:
-        """Whether its rows are of code that is not the accepted one, which stays accepted for the others."""
+        """Whether its rows are of code that is not accepted, while the accepted code stays valid for other rows."""
         return self.fact is not None and not self.accepts_other_code and self.fact.code != self.definition
 
     @property
     def is_whole_already(self) -> bool:
-        """Whether all rows were of the code when the plan was made."""
+        """Whether all rows were of the accepted code when the plan was made."""
         return self.before is not None and self.before.is_whole and not self.accepts_other_code
 
     @property
     def days(self) -> list[str]:
-        """The days of the rows, like `2013-01-05`, where they have a time."""
+        """The days of the rows, like `2013-01-05`, if they have a time."""
         return [str(of_day["day"]) for of_day in self.summary.get("days") or ()]
 
 
@@ -107,17 +107,17 @@ class Plan:
     """The changes of a rewrite of history, table by table, in the order in which they are published.
 
     Attributes:
-        id: cause, time and digest: who approves an id approves these very rows.
-        command: what would have published it at once, as arguments of `./twofold`.
-        who, why: made it, and for what reason.
-        notes: what else is to be said, a line each.
-        sample: of which rows it is; empty: of all. A plan of a sample cannot be published.
-        asks: more rows of a table change than it declares by `approve_above`.
-        compared: rows that the rewrite has compared with their recomputation, as far as it has counted them.
-        begun_at, published_at, discarded_at: where that has happened.
-        begun: table -> its version then; `left`: how many rows of it others had changed when it was published.
-        done: steps of the publication, see `batch.plan.steps`, that have ended.
-        format: of the code that made it, see `FORMAT`.
+        id: cause, time and digest: to approve an id is to approve exactly these rows.
+        command: the command that would have published it at once, as arguments of `./twofold`.
+        who, why: its author and the reason.
+        notes: further remarks, a line each.
+        sample: the sample of rows that it covers; empty: all rows. A plan of a sample cannot be published.
+        asks: more rows of a table change than its `approve_above`.
+        compared: the number of rows that the rewrite has compared with their recomputation, if counted.
+        begun_at, published_at, discarded_at: the times of these events, if they have happened.
+        begun: table -> its version at `begun_at`; `left`: table -> number of rows that others changed before.
+        done: the number of completed steps of the publication, see `batch.plan.steps`.
+        format: of the stored plan, see `FORMAT`.
     """
 
     id: str
@@ -143,12 +143,12 @@ class Plan:
 
     @property
     def changed(self) -> int:
-        """Rows of all tables."""
+        """The number of changed rows of all tables."""
         return sum(change.changed for change in self.changes)
 
     @property
     def again(self) -> str:
-        """The command that makes it anew, in backticks."""
+        """The command that makes the plan again, in backticks."""
         own = self.command[0] in ("plan", "rebuild")  # they make plans and nothing else
         return f"`./twofold {shlex.join(self.command)}{'' if own else ' --preview'}`"
 
@@ -158,7 +158,7 @@ class Plan:
         return self.id.rpartition("-")[0]
 
     def state(self, now: datetime) -> str:
-        """One word: open, begun, published, discarded, expired, sample."""
+        """Returns the state in one word: open, begun, published, discarded, expired, sample."""
         if self.sample:
             return "sample"
         if self.published_at:
@@ -171,21 +171,21 @@ class Plan:
 
 
 class Plans:
-    """The plans of a home, a folder each; one that was not finished when its maker ended is none."""
+    """The plans of a home, one folder each; an unfinished folder is no plan."""
 
     def __init__(self, settings: Settings) -> None:
         self.folder = settings.plans
 
     def all(self) -> list[Plan]:
-        """Newest first."""
+        """Lists the plans, newest first."""
         names = [file.parent.name for file in self.folder.glob("*/plan.json")]
         return sorted(map(self._read, names), key=lambda plan: plan.created_at, reverse=True)
 
     def find(self, name: str) -> Plan:
-        """The plan of this id, or of an id that begins so.
+        """Finds the plan with this id or prefix of an id.
 
         Raises:
-            BadArgument: there is none, or there are several.
+            BadArgument: no plan matches, or several do.
         """
         ids = sorted(plan.id for plan in self.all() if plan.id.startswith(name) and name)
         if len(ids) == 1 or name in ids:
@@ -196,14 +196,14 @@ class Plans:
         )
 
     def save(self, plan: Plan) -> Plan:
-        """Keep the plan, or what has become of it."""
+        """Stores the plan with its current state."""
         facts = asdict(plan)
         text = json.dumps(to_plain_json(facts), indent=1, default=str)
         write_atomically(self.folder / plan.id / "plan.json", text)
         return plan
 
     def discard(self, plan: Plan) -> Plan:
-        """Let the plan never be published, or not go on to be: what was published of it stays.
+        """Discards the plan, so that it is never published or continued; published rows stay.
 
         Raises:
             BadArgument: it was published, or has expired.
@@ -212,14 +212,14 @@ class Plans:
         return self.save(replace(plan, discarded_at=datetime.now(UTC)))
 
     def remove(self, plan: Plan) -> None:
-        """Forget a plan, and the rows that it keeps."""
+        """Deletes a plan and its stored rows."""
         shutil.rmtree(self.folder / plan.id, ignore_errors=True)
 
     def require_open(self, plan: Plan) -> None:
-        """Refuse a plan that cannot be published any more, or be discarded.
+        """Refuses a plan that can no longer be published or discarded.
 
         Raises:
-            BadArgument: says since when.
+            BadArgument: names the time since when.
         """
         state = plan.state(datetime.now(UTC))
         if state in ("open", "begun"):
@@ -242,7 +242,7 @@ class Plans:
         )
 
     def drafted(self, name: str) -> Path:
-        """A folder for a plan that is being made; plans of long ago are removed."""
+        """Creates a folder for a new plan, and removes expired plans."""
         for plan in self.all():
             if datetime.now(UTC) - plan.created_at > _KEPT + LASTS:
                 self.remove(plan)
@@ -252,10 +252,10 @@ class Plans:
         return draft
 
     def rows(self, plan: Plan, change: TableChange, spark: SparkSession) -> Rows:
-        """The kept rows of a table, as `Target.difference` says them; in Spark where they are a folder of files.
+        """Reads the stored rows of a table, in the form of `Target.difference`; by Spark if they are a folder of files.
 
         Raises:
-            BadArgument: they are not those that the plan was made with.
+            BadArgument: they were changed or removed.
         """
         path = self.folder / plan.id / rows_name(change.table)
         if not path.exists() or rows_digest(path) != change.digest:
@@ -266,11 +266,11 @@ class Plans:
         return pq.read_table(path) if path.is_file() else spark.read.parquet(str(path))
 
     def query(self, plan: Plan, change: TableChange) -> str:
-        """The SQL that reads every row of a change, as it was and as it becomes."""
+        """Writes SQL that reads every row of a change, before and after."""
         return f"FROM {parquet(self.folder / plan.id / rows_name(change.table))}"
 
     def evidence(self, plan: Plan, table: str) -> list[CausingRecord]:
-        """The records that forced the changes of a table."""
+        """Reads the records that forced the changes of a table."""
         file = self.folder / plan.id / f"{table}.evidence.jsonl"
         lines = file.read_text().splitlines() if file.exists() else []
         return [CausingRecord(**json.loads(line)) for line in lines]
@@ -295,15 +295,15 @@ _STATES = {
 
 
 def rows_name(table: str) -> str:
-    """The file, or the folder of files, that keeps the rows of a table."""
+    """Returns the name of the file, or folder of files, that stores the rows of a table."""
     return f"{table}.parquet"
 
 
 def keep_rows(rows: Rows, path: Path) -> str:
-    """Write rows where they outlast what they were computed from; their digest.
+    """Writes the rows to a file or folder, and returns their digest.
 
     Raises:
-        ProcessFailed: Spark runs on another machine, and has written many rows to a folder of that one.
+        ProcessFailed: Spark runs on another machine and has written the rows to a folder there.
     """
     if are_here(rows):
         pq.write_table(rows, path)
@@ -318,7 +318,7 @@ def keep_rows(rows: Rows, path: Path) -> str:
 
 
 def rows_digest(path: Path) -> str:
-    """Twelve hex digits of a file, or of the files of a folder, byte by byte."""
+    """Computes a digest, twelve hex digits, of the bytes of a file or of the files in a folder."""
     files = [path] if path.is_file() else sorted(path.glob("*.parquet"))
     whole = hashlib.sha256()
     for file in files:
@@ -328,7 +328,7 @@ def rows_digest(path: Path) -> str:
 
 
 def keep_evidence(evidence: Iterable[CausingRecord], file: Path) -> None:
-    """Write the records that forced the changes of a table, a line each."""
+    """Writes the records that forced the changes of a table, a line each."""
     lines = [json.dumps(to_plain_json(asdict(record))) for record in evidence]
     if lines:
         file.write_text("\n".join(lines))
@@ -336,7 +336,7 @@ def keep_evidence(evidence: Iterable[CausingRecord], file: Path) -> None:
 
 @contextmanager
 def removed_unless_finished(draft: Path) -> Iterator[None]:
-    """Remove the folder of a plan that is being made when the block fails."""
+    """Removes the folder of an unfinished plan if the block fails."""
     try:
         yield
     except BaseException:

@@ -1,4 +1,4 @@
-"""A plan in words: sentences and tables about what changes, for a terminal, Markdown or a page."""
+"""Describes a plan in sentences and tables, for a terminal, Markdown or a page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VALUE = 60  # characters of a value
 
 @dataclass(frozen=True)
 class Section:
-    """A table of a text about a plan: its title, its columns, and the first rows of `total`, as texts."""
+    """A table in the description of a plan: its title, its columns, and the first rows of `total`, as texts."""
 
     title: str
     columns: Sequence[str]
@@ -25,13 +25,13 @@ class Section:
     unit: str = "columns"
 
     def note(self, rows: Sequence[Sequence[str]]) -> str:
-        """Says of how many these rows are the first; an empty first cell continues the row above it."""
+        """Says that these rows are only the first of all; a row with an empty first cell continues the one above."""
         shown = sum(bool(row[0]) for row in rows)
         return f"{shown:,} of {self.total:,} {self.unit}" if shown < self.total else ""
 
 
 def sentence(change: TableChange) -> str:
-    """How many rows of a table change, and which are not in the plan, since they are still open."""
+    """Writes how many rows of a table change, and which rows are not in the plan since they are still open."""
     closed_ms = None if change.is_below else change.info.get("watermark_ms")
     closed = f"{from_epoch_ms(int(closed_ms)):%Y-%m-%d %H:%M}" if closed_ms else ""
     left = f" Its stream computes the rows that close at {closed} or later." if closed else ""
@@ -56,7 +56,7 @@ def _parts(change: TableChange) -> str:
 
 
 def sections(change: TableChange) -> Iterator[Section]:
-    """The sections that show the change of one table, most important first."""
+    """Yields the sections that show the change of one table, most important first."""
     summary = change.summary
     if totals := summary.get("totals"):
         sums = [(t["column"], _value(t["before"]), _value(t["after"])) for t in totals]
@@ -95,18 +95,18 @@ def _lines(sample: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def impact(plan: Plan) -> list[str]:
-    """A sentence for each table, those below last."""
+    """Writes a sentence for each table, those below last."""
     about = [sentence(change) for change in plan.changes if not change.is_below]
     return about + [f"Below: {sentence(change)}" for change in plan.changes if change.is_below]
 
 
 def heading(plan: Plan) -> str:
-    """The title of a plan, in one line."""
+    """Writes the title of a plan, in one line."""
     return shlex.join(plan.command)
 
 
 def markdown(plan: Plan) -> str:
-    """The whole text, for a merge request or an approval."""
+    """Writes the whole description as Markdown, for a merge request or an approval."""
     lines = [f"**{heading(plan)}**, plan `{plan.id}`", ""]
     lines += [f"- {text}" for text in (*plan.notes, *impact(plan))]
     if not plan.changes:

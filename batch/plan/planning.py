@@ -1,4 +1,4 @@
-"""Makes plans: runs a rewrite of history in a copy of what it reaches, and keeps how the copy differs then."""
+"""Makes plans: runs a rewrite of history in a copy of the affected tables, and stores the differences."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def make_plan(
     prepare: Callable[[Platform], None] = lambda copy: None,
     with_below: bool = True,
 ) -> Plan:
-    """Run a rewrite in a copy of the platform, carry it through all tables below, and keep what it changes there.
+    """Runs a rewrite in a copy of the platform, updates all tables below, and stores the differences as a plan.
 
-    Nothing of the live platform changes.
+    The live platform is not changed.
 
     Args:
-        names: full names of the tables, or of the topic, that it is about.
-        command: what would publish it at once.
-        prepare: what is done to the copy before, as is done to the live platform before a plan is published.
+        names: full names of the tables, or of the topic, to rewrite.
+        command: the command that would publish it at once.
+        prepare: a preparation of the copy, like that of the live platform before a plan is published.
         with_below: also tables that read these.
 
     Raises: as the rewrite, and `Unproved` for code that is new to a table; no plan is made then.
@@ -112,7 +112,7 @@ def make_plan(
 
 
 def _with_own_inputs(changes: Sequence[TableChange], versions: Mapping[str, int]) -> list[TableChange]:
-    """The changes; an input that the plan changes, too, as it was before."""
+    """Sets the version of each input that the plan changes, too, to the version before."""
     changed = {change.table for change in changes}
     return [
         replace(change, inputs={n: versions[n] if n in changed else v for n, v in change.inputs.items()})
@@ -121,14 +121,14 @@ def _with_own_inputs(changes: Sequence[TableChange], versions: Mapping[str, int]
 
 
 def _asks(changes: Sequence[TableChange], registry: Registry) -> bool:
-    """Whether a person has to look at the changes, with the rows of tables below; at rows of a topic always."""
+    """Whether the changes need an approval, counting rows of tables below; changes of a topic always do."""
     tables = [registry.tables.get(change.table) for change in changes if not change.is_below]
     least = min((table.approve_above or 0 if table else 0 for table in tables), default=0)
     return any(change.replaces for change in changes) or sum(change.changed for change in changes) > least
 
 
 def _in_order(copy: Platform, versions: Mapping[str, int]) -> list[str]:
-    """Tables that may have changed: those of topics first, then each after those that it reads."""
+    """Lists the tables that may have changed: those of topics first, then each after its inputs."""
     names = [name for topic in copy.registry.topics for name in (topic, topic + QUARANTINE)]
     names += [table.full_name for table in copy.registry.in_order()]
     there = copy.lake.names()
@@ -136,7 +136,7 @@ def _in_order(copy: Platform, versions: Mapping[str, int]) -> list[str]:
 
 
 def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path) -> TableChange | None:
-    """The change of a table of the copy since it was copied; None where there is none."""
+    """Computes the change of a table since it was copied; None if there is none."""
     version, newest = versions.get(name, 0), copy.lake.version(name)
     commits = list(copy.lake.commits(name, version, newest))
     info = {key: value for commit in commits for key, value in commit.info.items()}
@@ -183,7 +183,7 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
 
 
 def _seen(copy: Platform, fact: Accepted, name: str) -> Accepted:
-    """The fact, of a topic with the offsets up to which the copy has its records."""
+    """Adds to the accepted code of a topic the offsets up to which the copy has its records."""
     topic = copy.registry.topics.get(name)
     if topic is None or not fact.is_whole:
         return fact
@@ -193,7 +193,7 @@ def _seen(copy: Platform, fact: Accepted, name: str) -> Accepted:
 def _difference(
     copy: Platform, target: Target, version: int, newest: int, commits: Sequence[LoggedCommit], *, replaces: bool
 ) -> Rows:
-    """The differences between two versions of a table; what one of them has no column for is null there."""
+    """Computes the difference between two versions of a table; a column that one of them lacks is null there."""
     lake, changing = copy.lake, [commit for commit in commits if commit.changes]
     rows = sum(commit.rows_changed for commit in changing)
     if not changing:
@@ -206,7 +206,7 @@ def _difference(
 
 
 def _with_columns_of(frame: DataFrame, other: DataFrame) -> DataFrame:
-    """The rows with the columns of both; one that has two types as text."""
+    """Adds the other frame's columns as nulls; a column with two types becomes text."""
     from pyspark.sql import functions as F
 
     own, others = dict(frame.dtypes), dict(other.dtypes)
@@ -228,7 +228,7 @@ def _counts(changed: Rows) -> dict[str, int]:
 def _with_results(
     change: TableChange, results: Sequence[RunResult], cause: Cause, names: Collection[str]
 ) -> TableChange:
-    """The change under the cause that its run has in the ledger, with what that run counted."""
+    """Adds to the change the cause and the counts of its run."""
     of_table = [result for result in results if result.table == change.table and (result.changed or len(results) == 1)]
     counts: dict[str, Any] = {}
     for count in _COUNTS:
@@ -240,7 +240,7 @@ def _with_results(
 
 
 def definition_of(platform: Platform, name: str) -> str | None:
-    """The fingerprint by which rows of a table are computed now; None where it is not declared."""
+    """Returns the fingerprint of the current definition of a table's rows; None if it is not declared."""
     registry = platform.registry
     if name in registry.tables:
         return definition(registry.tables[name], registry)

@@ -1,4 +1,4 @@
-"""Copies the part of a platform that a rewrite of history reaches, so that it can be tried there first."""
+"""Copies the part of a platform that a rewrite of history affects, to try the rewrite there first."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _LONGEST_S = 3 * 86_400  # no copy is in use for longer
 def copied(
     live: Platform, names: Collection[str], home: Path, *, with_below: bool = True, with_history: bool = False
 ) -> Iterator[Platform]:
-    """A copy of these tables and topics, of all below them, and of all that these come from; removed after the block.
+    """Copies these tables and topics with all upstream and downstream ones; removes the copy after the block.
 
-    The copy has the rows, ledgers and positions of this moment, and stays as it is while streams go on beside it. What
-    works on a platform works on the copy, and reaches nothing of the live one but the log, which is read there.
+    The copy has the current rows, ledgers and positions, and does not change while live streams continue. All work of a
+    platform runs on the copy, and touches nothing of the live one but the log, which it reads.
 
     Args:
         names: full names; a table that does not exist yet is left out.
-        home: a folder for the copy, whose name is unique; its tables lie in the live lake, whose files they share.
+        home: a folder for the copy, with a unique name; its tables are in the live lake, whose files they share.
         with_below: also the tables below them.
-        with_history: all changes that these tables have ever had can be read in the copy.
+        with_history: keep all earlier changes of these tables readable in the copy.
     """
     settings = _settings_of_copy(live.lake.settings, home)
     # What is refused as new is refused before: the copy lacks live tables that are not reached.
@@ -65,7 +65,7 @@ def _settings_of_copy(settings: Settings, home: Path) -> Settings:
 
 
 def _remove_left(copies: Path) -> None:
-    """Remove copies whose makers were killed."""
+    """Removes copies left by killed processes."""
     for copy in copies.glob("*"):
         if time.time() - copy.stat().st_mtime > _LONGEST_S:
             shutil.rmtree(copy, ignore_errors=True)
@@ -76,7 +76,7 @@ def _copy_tables(
 ) -> None:
     lake, registry = live.lake, live.registry
     positions = reconcile_positions(lake)
-    # As in every refresh: what a stream has closed before its table, a table before what it is computed from.
+    # The order is that of every refresh: a stream's watermark before its table, a table before its inputs.
     for table in reached:
         _copy_progress(lake.settings, copy.lake.settings, table)
     rows: dict[str, None] = dict.fromkeys(table.full_name for table in reversed(reached))
@@ -90,13 +90,13 @@ def _copy_tables(
 
 
 def _read_since(lake: Lake, name: str, positions: Collection[ReconcilePosition]) -> int:
-    """The oldest version of a table from which on a reconcile may ask for changes."""
+    """Returns the oldest version of a table whose changes a reconcile may need."""
     newest = lake.version(name)
     return min((position.consumed[name] for position in positions if name in position.consumed), default=newest)
 
 
 def _copy_progress(settings: Settings, copy: Settings, table: Table) -> None:
-    """Copy how far the table's stream is, without its state."""
+    """Copies the progress of the table's stream, without its state."""
     source, target = Checkpoint.of_table(settings, table).path, Checkpoint.of_table(copy, table).path
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.exists():

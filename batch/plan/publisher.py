@@ -1,4 +1,4 @@
-"""Publishes plans: exactly the rows that were kept, step by step, or nothing."""
+"""Publishes plans: exactly the stored rows, step by step, or nothing."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ _NAMED = 3  # rows that a message names
 def rewrite_now(
     live: Platform, names: Sequence[str], rewrite: Rewrite, *, cause: Cause, command: Sequence[str], who: str
 ) -> list[RunResult]:
-    """Rewrite history at once: make a plan of these tables, or of this topic, and publish it.
+    """Rewrites history at once: makes a plan for these tables, or this topic, and publishes it.
 
-    One that the same command had begun to publish, and was cut short, is finished first. Tables below a topic are
-    reconciled then, those below other tables by the next reconcile.
+    An interrupted publication by the same command is finished first. Tables below a topic are reconciled then, those
+    below other tables by the next reconcile.
 
     Args:
         names: full names.
         command: as arguments of `./twofold`.
 
     Returns:
-        Outcomes of these tables, those that were right last, then of the tables below a topic.
+        Results of these tables, those without changes last, then of the tables below a topic.
 
     Raises: as the rewrite, and as `publish_plan`.
     """
@@ -78,7 +78,7 @@ def _rewrite(
     of_plan: Mapping[str, Any],
     attempts: int = _ATTEMPTS,
 ) -> list[RunResult]:
-    """Plan and publish until no row has changed in between."""
+    """Plans and publishes until no row has changed in between."""
     computed: list[RunResult] = []
 
     def noted(copy: Platform) -> list[RunResult]:
@@ -101,23 +101,23 @@ def _rewrite(
 
 
 def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunResult]:
-    """Publish the rows that a plan has kept, as they were shown, step by step.
+    """Publishes the stored rows of a plan, step by step.
 
-    A row that is already as it should be, by its stream or by a publication that was cut short, is left alone. Tables
-    below those that the plan is about leave out rows that were changed since: their streams, or the next reconcile,
-    see to these. Under a new definition rows that have closed since the plan was made are computed by it, too.
+    A row that is already right, by its stream or by an interrupted publication, is not changed. Downstream rows that
+    were changed since are left to their streams or to the next reconcile. If the definition is new, rows that have
+    closed since the plan was made are computed by it, too.
 
     Args:
-        name: the plan's id, or how it begins.
-        approved_by: who wants it, for the ledger of runs.
+        name: the plan's id, or a prefix of it.
+        approved_by: the person who approved it, for the ledger of runs.
 
     Returns:
-        What was changed, also by a publication that was cut short before; of a plan that was published what was then.
+        The changes, also by an earlier interrupted publication; for a published plan, the changes made then.
 
     Raises:
         BadArgument: there is no such plan, or it was discarded, or has expired; nothing was changed.
         PlanVoid: code or rows that it was computed from have changed since; nothing was changed.
-        QualityFailed: a row breaks the rules of its table as they are now; nothing of that table was changed.
+        QualityFailed: a row breaks the current rules of its table; nothing of that table was changed.
         ProcessFailed: another process publishes a plan. Retryable by hand.
     """
     settings = platform.lake.settings
@@ -134,7 +134,7 @@ def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunRes
 
 
 class _Publisher:
-    """Carries out the steps of one plan."""
+    """Runs the steps of one plan."""
 
     def __init__(self, platform: Platform, plans: Plans, plan: Plan) -> None:
         self._plans, self.plan = plans, plan
@@ -142,7 +142,7 @@ class _Publisher:
         self._finished: list[RunResult] = []
 
     def publish(self, approved_by: str) -> list[RunResult]:
-        """Go on after the last step that has ended; the runs, and what was finished.
+        """Continues after the last completed step; returns the runs, and the rows completed at the end.
 
         Raises: as `publish_plan`.
         """
@@ -160,7 +160,7 @@ class _Publisher:
         return self.results() + [result for result in self._finished if result.changed]
 
     def results(self) -> list[RunResult]:
-        """The runs, by their commits, with the seconds that the publication of the whole plan took."""
+        """Returns the runs, by their commits, with the seconds of the whole publication."""
         began, ended = self.plan.begun_at, self.plan.published_at
         seconds, left = (ended - began).total_seconds() if began and ended else 0.0, self.plan.left
         return [replace(table.result, seconds=seconds, left=left.get(name, 0)) for name, table in self._tables.items()]
@@ -191,7 +191,7 @@ class _Publisher:
 
 @dataclass
 class _Publication:
-    """One table of a plan on its way."""
+    """The publication of one table of a plan."""
 
     platform: Platform
     plan: Plan
@@ -226,7 +226,7 @@ class _Publication:
         return Plans(self.platform.lake.settings).rows(self.plan, self.change, self.platform.spark)
 
     def require_unmoved(self) -> None:
-        """Refuse where what the rows were computed from, or the rows that they replace, are not what they were.
+        """Refuses if the inputs of the plan, or the rows that it replaces, have changed since.
 
         Raises: as `publish_plan`.
         """
@@ -245,13 +245,13 @@ class _Publication:
             raise self._void(f"{number:,} rows of {name} have changed since: {self._named(moved)}")
 
     def _moved(self) -> Rows:
-        """The rows that are now neither what they were when the plan was made, nor what it makes of them."""
+        """Returns the rows that are neither in the plan's old state nor in its new state."""
         now = self._now(self._kept)
         undone, left = self._target.difference(rows_before(self._kept), now), self._left(self._kept, now)
         return matching(undone, left, self._target.key, "SEMI")
 
     def _left(self, kept: Rows, now: Rows) -> Rows:
-        """The differences between the rows as they are now and as the plan makes them."""
+        """Computes the difference between the current rows and the plan's new rows."""
         return self._target.difference(rows_after(kept), now)
 
     def _now(self, kept: Rows) -> Rows:
@@ -260,25 +260,25 @@ class _Publication:
         return rows.select(columns) if are_here(rows) else rows.select(*columns)
 
     def create(self) -> None:
-        """Create the table, where it is not there."""
+        """Creates the table if it does not exist."""
         if self._table is not None:
             ensure_table(self.platform.session, self.platform.lake, self.platform.registry, self._table)
 
     def note_causes(self) -> None:
-        """Note why the run touches the table, and what runs that died have done."""
+        """Records the causes of the run, and unrecorded changes of dead runs."""
         lake, name = self.platform.lake, self.change.table
         if self._table is not None and lake.exists(name):
             record_lost_runs(lake, self._ledgers, self._table)
         self._run.note_causes(Plans(lake.settings).evidence(self.plan, name))
 
     def lower(self) -> None:
-        """Note which events are about to be of code that is not the accepted one."""
+        """Records which events are about to be of code that is not accepted."""
         topic = self.platform.registry.topics[self.change.table]
         ranges = {int(partition): tuple(span) for partition, span in self.change.info["offsets"].items()}
         lower_decoding(self.platform.lake, topic, ranges, self._run.info)
 
     def accept(self, fact: Accepted) -> None:
-        """Accept other code, or more rows as of the code that is accepted; not where others have accepted theirs."""
+        """Accepts other code, or more rows of the accepted code; not if others have accepted theirs."""
         lake, name, info = self.platform.lake, self.change.table, self._run.info
         before = accepted_code(lake, name)
         is_same = before is not None and before.code == fact.code
@@ -292,29 +292,29 @@ class _Publication:
             accept(lake, name, fact, instead_of=before, info=info)
 
     def change_rows(self, kinds: Sequence[str]) -> None:
-        """Publish the changes of these kinds, in one commit."""
+        """Publishes the changes of these kinds in one commit."""
         rows, info = of_kinds(self._kept, kinds), self._info
         self._target.publish(lambda _: (rows, info), check=self._checks, as_shown=True)
 
     def replace_rows(self) -> None:
-        """Replace the table by the kept rows, once: what its new stream has written since stays."""
+        """Replaces the table by the stored rows, once: later rows of its new stream stay."""
         if not self._own_commits():
             self._target.replace(in_spark(self.platform.spark, self._kept), self._info, check=self._checks)
 
     @property
     def _info(self) -> Mapping[str, object]:
-        """The information that its commits carry; those of a topic's tables always leave their rows to the batch."""
+        """The information in its commits; those of a topic's tables make streams leave the rows to the batch."""
         inputs = {"inputs": self.change.inputs} if self.change.inputs else {}
         cause = {} if self._table is not None else {"cause": CAUSE}
         return {**self._run.info, **self.change.info, "plan": self.plan.id, **inputs, **cause}
 
     @property
     def _checks(self) -> bool:
-        """Whether rows have to keep the rules; those of an earlier version come back as they were."""
+        """Whether rows have to keep the rules; rows that a rollback restores do not."""
         return self.change.cause != "rollback"
 
     def _own_commits(self) -> list[LoggedCommit]:
-        """The commits of this plan that have changed rows."""
+        """Returns the commits of this plan that have changed rows."""
         lake, name = self.platform.lake, self.change.table
         commits = lake.commits(name, self.version, lake.version(name), kept=True)
         return [commit for commit in commits if commit.changes and commit.info.get("run") == self.plan.run]
@@ -329,7 +329,7 @@ class _Publication:
         return written
 
     def left(self) -> int:
-        """How many rows others have changed since they were shown; they stay as they are."""
+        """Counts the rows that others have changed since the plan was made; they are not changed."""
         if self.change.replaces or self.change.is_below or self._written.changed >= self.change.changed:
             return 0
         rows = of_kinds(self._kept, ALL_KINDS)
@@ -337,7 +337,7 @@ class _Publication:
 
     @cached_property
     def result(self) -> RunResult:
-        """The run by its commits, which is noted once."""
+        """The run by its commits; recorded once."""
         change = self.change
         counts: dict[str, Any] = {**change.counts, "approved_by": self.plan.approved_by}
         code = change.fact.code if change.fact and self._table is not None else None
@@ -346,7 +346,7 @@ class _Publication:
         return replace(result, days=change.days)
 
     def finish(self) -> list[RunResult]:
-        """Compute what old code has written since the plan was made by the new code, too."""
+        """Recomputes with the new code the rows that old code has written since the plan was made."""
         if (topic := self.platform.registry.topics.get(self.change.table)) is not None:
             return finish_decoding(self.platform, topic)
         table, fact = self._table, accepted_code(self.platform.lake, self.change.table)

@@ -1,4 +1,4 @@
-"""Rebuilds a table from the log in a shadow lake, up to the offsets that the live lake has."""
+"""Rebuilds a table from the log in a shadow lake, up to the offsets of the live lake."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Reingest = Callable[[Platform, RangesOf, Callable[[Topic, Ranges], "DataFrame"]]
 
 
 def plan_rebuild(settings: Settings, name: str, reingest: Reingest, who: str, why: str, *, fresh: bool) -> Plan:
-    """Rebuild a table in its shadow, up to the offsets that the live platform has ingested; what that would change.
+    """Rebuilds a table in its shadow up to the live platform's ingested offsets, and plans the changes.
 
     Raises:
         ProcessFailed: another process rebuilds it.
@@ -57,7 +57,7 @@ def plan_rebuild(settings: Settings, name: str, reingest: Reingest, who: str, wh
 
 
 def rebuild_in_shadow(live: Platform, table: Table, log: Log, reingest: Reingest) -> Promotion:
-    """Bring the table's shadow to the offsets that the live platform has ingested."""
+    """Brings the table's shadow up to the ingested offsets of the live platform."""
     in_shadow = shadow(live, table)
     if is_stale(in_shadow):
         drop(live.lake.settings, table)
@@ -69,7 +69,7 @@ def rebuild_in_shadow(live: Platform, table: Table, log: Log, reingest: Reingest
 
 
 def _ranges(live: Platform, in_shadow: Platform, log: Log) -> dict[str, Ranges]:
-    """The records of each topic, up to the offsets that the live platform has ingested."""
+    """Returns the offset ranges of each topic up to the ingested offsets of the live platform."""
     ranges: dict[str, Ranges] = {}
     for name, topic in in_shadow.registry.topics.items():
         ends = read_ingested_offsets(live.lake, topic).ends

@@ -1,4 +1,4 @@
-"""The steps in which a plan is published, and their order."""
+"""The steps that publish a plan, and their order."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tables.refresh.row_diff import ALL_KINDS
 
 @dataclass(frozen=True)
 class CreateTable:
-    """Creates a table that is new."""
+    """Creates a new table."""
 
     table: str
 
 
 @dataclass(frozen=True)
 class Accept:
-    """Changes which code the rows of a table are accepted to be of: other code is out from then on."""
+    """Changes the accepted code of a table's rows; other code is refused from then on."""
 
     table: str
     fact: Accepted
@@ -30,14 +30,14 @@ class Accept:
 
 @dataclass(frozen=True)
 class Lower:
-    """Notes which events are about to be decoded by code that is not the accepted one."""
+    """Records which events are about to be decoded by code that is not accepted."""
 
     table: str
 
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Publishes the kept changes of these kinds in one commit."""
+    """Publishes the stored changes of these kinds in one commit."""
 
     table: str
     kinds: Sequence[str]
@@ -53,14 +53,14 @@ class ReplaceTable:
 
 @dataclass(frozen=True)
 class RecordRuns:
-    """Notes in the ledger what the commits have changed."""
+    """Records the changes of the commits in the ledger."""
 
     tables: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Finish:
-    """Computes by the new code what was written by other code since the plan was made, and accepts it for all rows."""
+    """Recomputes rows that other code has written since the plan was made, and accepts the new code for all rows."""
 
     table: str
 
@@ -69,7 +69,7 @@ Step: TypeAlias = CreateTable | Accept | Lower | ChangeRows | ReplaceTable | Rec
 
 
 def described(step: Step) -> str:
-    """One line for people."""
+    """Describes a step in one line for people."""
     match step:
         case CreateTable(table):
             return f"create {table}"
@@ -89,9 +89,9 @@ def described(step: Step) -> str:
 
 
 def steps_of(changes: Sequence[TableChange]) -> list[Step]:
-    """The steps that publish these changes. Each may be repeated: it leaves alone what it finds done.
+    """Returns the steps that publish these changes. Each may be repeated without effect.
 
-    Old code is out before the first row changes, and new code is accepted once all rows have.
+    Old code is refused before the first row changes, and new code is accepted once all rows have changed.
     """
     steps: list[Step] = [CreateTable(change.table) for change in changes if change.creates]
     accepting = [(change, change.fact) for change in changes if change.fact]
@@ -111,12 +111,12 @@ def steps_of(changes: Sequence[TableChange]) -> list[Step]:
 
 
 def progress(plan: Plan) -> list[tuple[str, bool]]:
-    """The steps of a plan, a line each for people, and whether they have ended."""
+    """Returns the steps of a plan, a line each for people, and whether each has ended."""
     return [(described(step), number < plan.done) for number, step in enumerate(steps_of(plan.changes))]
 
 
 def _of_rows(by_name: dict[str, TableChange]) -> Iterator[Step]:
-    """The steps that change rows: of the two tables of a topic as records move, of other tables one after another."""
+    """Yields the steps that change rows: a topic's two tables in the order in which records move, then other tables."""
     for name, change in by_name.items():
         if name + QUARANTINE in by_name:
             for side, kinds in MOVES:

@@ -1,1 +1,1 @@
-"""Rewrites of history: backfill, replay, redrive."""
+"""Rewrites history: backfill, replay, redrive."""

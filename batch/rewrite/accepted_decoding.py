@@ -1,4 +1,4 @@
-"""Changes which decoding a topic's events are accepted to be of, while records are decoded again."""
+"""Changes the accepted decoding of a topic's events while records are decoded again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def begin_decoding(lake: Lake, topic: str, fact: Accepted, info: Mapping[str, object]) -> None:
-    """Accept a decoding of no event yet, and keep ingest of other code out of the topic's two tables."""
+    """Accepts a decoding for no event yet, and keeps ingest of other code out of the topic's two tables."""
     accept(lake, topic, fact, info=info)
     quarantine = Writer(lake, topic + QUARANTINE)
     nothing = pa.schema(quarantine.newest().schema()).empty_table()
@@ -32,12 +32,12 @@ def begin_decoding(lake: Lake, topic: str, fact: Accepted, info: Mapping[str, ob
 def accept_decoded(
     lake: Lake, topic: str, ends: Mapping[int, int], version: int, fact: Accepted, info: Mapping[str, object]
 ) -> None:
-    """Accept the decoding of all events; up to these offsets, where others were ingested by other code since.
+    """Accepts the decoding for all events, or up to these offsets if other code has ingested later ones.
 
     Args:
-        ends: partition -> the offset before which every event is of the decoding.
-        version: of the events, before these offsets were asked for.
-        fact: what is accepted now; nothing is changed if it is another one by then.
+        ends: partition -> the offset before which every event has the decoding.
+        version: of the events, before these offsets were read.
+        fact: the currently accepted code; nothing is changed if it was replaced meanwhile.
     """
 
     def is_of_one_code(table: DeltaTable) -> bool:
@@ -49,7 +49,7 @@ def accept_decoded(
 
 
 def lower_decoding(lake: Lake, topic: Topic, ranges: Ranges, info: Mapping[str, object]) -> None:
-    """Note which records are about to be decoded by code that is not the accepted one."""
+    """Records which offsets are about to be decoded by code that is not accepted."""
     name, info = topic.full_name, {**info, "offsets": {p: list(span) for p, span in ranges.items()}}
     while (fact := accepted_code(lake, name)) and fact.code != decoding(topic):
         ends = by_partition(read_ingested_offsets(lake, topic).ends)
@@ -60,5 +60,5 @@ def lower_decoding(lake: Lake, topic: Topic, ranges: Ranges, info: Mapping[str, 
 
 
 def by_partition(ends: Mapping[int, int]) -> dict[str, int]:
-    """The ends of a topic's partitions, as `Accepted.through` says them."""
+    """Converts partition ends to the form of `Accepted.through`."""
     return {str(partition): end for partition, end in ends.items()}

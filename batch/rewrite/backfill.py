@@ -20,13 +20,13 @@ from tables.refresh.scope import Scope
 
 
 def backfill_range(table: Table, start: datetime | None, end: datetime | None) -> Interval | None:
-    """The range of a table's rows that is meant; None: all.
+    """Validates the requested range of a table's rows; None: all rows.
 
     Args:
         start, end: UTC; a time without a zone is taken as UTC; None, both: all rows.
 
     Raises:
-        BadArgument: one of them is missing, they are no range, or the table declares no `event_time`.
+        BadArgument: one of the two is missing, they are no range, or the table declares no `event_time`.
     """
     if start is None and end is None:
         return None
@@ -50,14 +50,14 @@ def backfill_range(table: Table, start: datetime | None, end: datetime | None) -
 
 
 def recompute(platform: Platform, table: Table, interval: Interval | None, *, accepts: bool = False) -> RunResult:
-    """Backfill: bring the table's rows dated within the interval, or all for None, to what its function says now.
+    """Recomputes the rows dated within the interval, or all for None, and publishes the difference: a backfill.
 
-    Rows that the stream still revises are left to it. Running it twice changes nothing the second time. All rows at
-    once accept a new definition of the table: the cause is then `definition`, and its stream starts again; where it
-    gives other columns than the table has, all rows are replaced.
+    Open rows are left to the stream. A second run changes nothing. A backfill of all rows accepts a new definition of
+    the table: the cause is then `definition`, and its stream starts again; if the columns change, all rows are
+    replaced.
 
     Args:
-        accepts: a new definition also where the interval leaves rows of the old one: only for a look.
+        accepts: accept a new definition even if the interval leaves rows of the old one; for previews only.
 
     Raises:
         BadArgument: the table has no row in the interval, and should have none.

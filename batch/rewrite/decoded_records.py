@@ -1,4 +1,4 @@
-"""Decodes records of a topic again, and moves those that come out otherwise between events and quarantine."""
+"""Decodes records of a topic again, and moves those with a changed result between events and quarantine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 CAUSE: Cause = "replay"
-"""What commits of a topic's two tables say of themselves, by which streams leave their rows to the batch."""
+"""The cause in commits to a topic's two tables that makes streams leave their rows to the batch."""
 MOVES: Sequence[tuple[str, Sequence[str]]] = (("", ALL_KINDS[:2]), (QUARANTINE, ALL_KINDS), ("", ALL_KINDS[2:]))
 """Table of a topic, by what its name ends with, and kinds of changes, in the order in which they are published.
 
@@ -40,9 +40,9 @@ class Work:
 
     Attributes:
         run: its name, which begins with its cause.
-        records, ranges: how many, and in how many ranges of offsets.
-        covered: of the topic's events, or of its quarantine, the rows of these records.
-        info: which records, as its commits say it.
+        records, ranges: the number of records, and of offset ranges.
+        covered: filters rows of events or quarantine to those of these records.
+        info: the records, in the form of its commits.
     """
 
     run: str
@@ -53,13 +53,13 @@ class Work:
 
 
 def decode_records(platform: Platform, topic: Topic, raw: DataFrame, work: Work) -> list[RunResult]:
-    """Decode records with today's code, and publish how the outcome differs from what the two tables have of them.
+    """Decodes records with the current code, and publishes the differences from events and quarantine.
 
     Args:
         raw: columns of `raw_columns(topic)`.
 
     Returns:
-        Outcomes of events and quarantine.
+        Results of events and quarantine.
     """
     lake, name, ledgers = platform.lake, topic.full_name, Ledgers(platform.lake, platform.spark)
     newest_ms = read_ingested_offsets(lake, topic).newest_ms

@@ -1,4 +1,4 @@
-"""Lets a table say what the one says that was rebuilt in a shadow lake."""
+"""Promotes a table that was rebuilt in a shadow lake to the live table."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Promotion:
-    """A table in the shadow lake on its way to the live one.
+    """The promotion of a table from the shadow lake.
 
     Attributes:
-        live: where it is promoted, in a copy of the platform.
+        live: the platform to which it is promoted, in a copy.
     """
 
     live: Platform
@@ -38,15 +38,15 @@ class Promotion:
     table: Table
 
     def settle(self) -> None:
-        """Correct in the shadow what its own stream dropped as late, as the live table has been corrected."""
+        """Corrects in the shadow the records that its own stream dropped as late, like those of the live table."""
         for table in self.shadow.registry.in_order():
             correct(self.shadow, table)
 
     def promote(self) -> RunResult:
-        """Let the live table, of a copy, say what the new one says, in one commit; none when nothing differs.
+        """Publishes the differences of the rebuilt table to the live table, of a copy, in at most one commit.
 
-        Rows that are not settled stay as they are: they are the stream's. Where the columns differ, all rows are
-        replaced, and the stream of the new definition adds those that were not settled.
+        Unsettled rows are left to the stream. If the columns differ, all rows are replaced, and the stream of the new
+        definition adds the unsettled ones.
 
         Raises:
             QualityFailed: a row breaks the table's rules; nothing was published.
@@ -70,7 +70,7 @@ class Promotion:
 
     @cached_property
     def changes(self) -> DataFrame:
-        """The differences between the closed rows of the live table and of the new one, which are published."""
+        """The differences between the closed rows of the live table and of the rebuilt one."""
         live = self._target.live()
         both = [c for c in live.columns if c in self._made.columns]
         difference = self._target.difference(self._settled(self._made).select(both), self._settled(live).select(both))
@@ -93,7 +93,7 @@ class Promotion:
         return self.live.lake.frame(self.live.spark, self.table.full_name)
 
     def _settled(self, rows: DataFrame) -> DataFrame:
-        """The rows that neither lake is about to change."""
+        """Filters rows to those that neither lake is about to change."""
         from pyspark.sql import functions as F
 
         column = self.table.closes_at or self.table.event_time
@@ -103,7 +103,7 @@ class Promotion:
 
     @cached_property
     def _watermark_ms(self) -> int | None:
-        """Before it, both streams have closed their rows."""
+        """The watermark before which both streams have closed their rows, epoch milliseconds."""
         if not self.table.closes_at:
             return None
         platforms = (self.live, self.shadow)
@@ -125,7 +125,7 @@ class Promotion:
         return min(ms for ms in (self._watermark_ms, in_flight_ms - reach_ms) if ms is not None)
 
     def _in_flight_ms(self) -> int | None:
-        """The earliest event time of the records that only the live platform has ingested; None when there are none."""
+        """Returns the earliest event time of records that only the live platform has ingested, or None."""
         from pyspark.sql import functions as F
 
         instants: list[int | None] = []

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 def redrive(platform: Platform, topic: Topic, span: OffsetSelection, reason: str | None = None) -> list[RunResult]:
-    """Decode quarantined records again in a copy with today's code, from the bytes that quarantine keeps.
+    """Decodes quarantined records again, in a copy, with the current code, from the bytes in quarantine.
 
-    Those that pass become events and leave quarantine; streams leave these rows to the batch. Those that fail stay,
-    with today's reasons. Running it twice changes nothing the second time.
+    Records that pass become events and leave quarantine; streams leave these rows to the batch. Records that fail stay,
+    with new reasons. A second run changes nothing.
 
     Args:
-        span: which of the records that quarantine has.
-        reason: text that one of a record's reasons contains; None: whatever they are.
+        span: selects among the quarantined records.
+        reason: text that one of a record's reasons contains; None: any.
 
     Returns:
-        Outcomes of events and quarantine; none where no record was chosen.
+        Results of events and quarantine; none if no record was selected.
 
     Raises:
         BadArgument: an empty reason, or a span that the topic cannot have; nothing was touched.
@@ -72,7 +72,7 @@ def redrive(platform: Platform, topic: Topic, span: OffsetSelection, reason: str
 
 
 def _places(lake: Lake, topic: Topic, span: OffsetSelection, reason: str | None) -> pa.Table:
-    """Partition and offset of the chosen records; their bytes are left where they are."""
+    """Returns partition and offset of the selected records, without their bytes."""
     columns = [PARTITION, OFFSET, APPENDED_AT, "reasons"]
     contains = " AND contains(array_to_string(reasons, chr(10)), ?)" if reason else ""
     return query(
@@ -83,6 +83,6 @@ def _places(lake: Lake, topic: Topic, span: OffsetSelection, reason: str | None)
 
 
 def _ranges(places: pa.Table) -> dict[int, tuple[int, int]]:
-    """Partition -> the range from the first to the last of its chosen offsets."""
+    """Maps each partition to the range from its first to its last selected offset."""
     bounds = places.group_by(PARTITION).aggregate([(OFFSET, "min"), (OFFSET, "max")]).to_pylist()
     return {row[PARTITION]: (row[f"{OFFSET}_min"], row[f"{OFFSET}_max"] + 1) for row in bounds}

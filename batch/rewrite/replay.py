@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 def readable(platform: Platform, topic: Topic, span: OffsetSelection) -> dict[int, Range]:
-    """The offsets that a replay of a span would read, by partition; no Spark is started. Raises as `decode`."""
+    """Returns the offsets that a replay of a span would read, by partition, without Spark. Raises as `decode`."""
     _require_whole_log(topic)
     return Log(platform, [topic.full_name]).ranges(topic, span, datetime.now(UTC))
 
 
 def decode(platform: Platform, topic: Topic, span: OffsetSelection) -> list[RunResult]:
-    """Replay in a copy: decode the chosen offsets of a topic again, and write what comes out otherwise.
+    """Replays in a copy: decodes the selected offsets of a topic again, and writes changed results.
 
-    A record moves between events and quarantine, or changes. All of the log accepts how records are decoded today.
+    A record changes, or moves between events and quarantine. A replay of the whole log accepts the current decoding.
 
     Returns:
-        Outcomes of events and quarantine; none where the log has no record of the selection.
+        Results of events and quarantine; none if the log has no record of the selection.
 
     Raises:
-        BadArgument: offsets that the log has not, or a compacted topic; nothing was touched.
-        NotArchived: the range ends beyond what can be read yet; nothing was touched. Retryable.
+        BadArgument: offsets that the log does not have, or a compacted topic; nothing was touched.
+        NotArchived: the range ends beyond the readable log; nothing was touched. Retryable.
         BrokerUnreachable: nothing was touched.
     """
     _require_whole_log(topic)
@@ -57,10 +57,10 @@ def decode(platform: Platform, topic: Topic, span: OffsetSelection) -> list[RunR
 
 
 def finish_decoding(platform: Platform, topic: Topic) -> list[RunResult]:
-    """Decode again what is not known to be of today's code, if that is accepted; then all is known to be.
+    """Decodes again all records not known to be of the current code, if it is accepted, then accepts it for all.
 
     Returns:
-        Outcomes of events and quarantine; none where there was nothing to decode.
+        Results of events and quarantine; none if there was nothing to decode.
     """
     lake, name, run = platform.lake, topic.full_name, run_name("replay")
     fact = accepted_code(lake, name)

@@ -1,4 +1,4 @@
-"""Takes back, row by row, what a run of the ledger changed."""
+"""Takes back, row by row, the changes of a run in the ledger."""
 
 from __future__ import annotations
 
@@ -28,18 +28,17 @@ from tables.refresh.target import Target
 
 
 def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
-    """Take back in a copy, row by row, what a run of the ledger changed in the table.
+    """Takes back in a copy, row by row, the changes of a run to the table.
 
-    Rows that were changed since stay as they are, and so does what others wrote beside the run. Where the run changed
-    the columns, the table as a whole is what it was before; the stream of the old definition adds later rows.
+    Rows that were changed since are left as they are, and so are writes of others during the run. If the run changed
+    the columns, the whole table is restored to the version before; the stream of the old definition adds later rows.
 
     Args:
-        run: its name in the ledger; empty: what last gave the table other rows as a whole, a promotion or the
-            acceptance of a new definition.
+        run: its name in the ledger; empty: the last promotion or acceptance of a new definition.
 
     Raises:
         BadArgument: there is no such run, it was taken back already, or the table has another definition since.
-        ChangesGone: what it changed cannot be read any more.
+        ChangesGone: its changes can no longer be read.
     """
     lake, name, ledgers = platform.lake, table.full_name, Ledgers(platform.lake, platform.spark)
     record_lost_runs(lake, ledgers, table)
@@ -61,16 +60,16 @@ def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
 
 
 def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResult]:
-    """Take back in a copy, row by row, what a replay or a redrive changed in a topic's events and quarantine.
+    """Takes back in a copy, row by row, the changes of a replay or redrive to a topic's events and quarantine.
 
-    Events that come back say that they were replayed, so that streams leave them to the batch.
+    Restored events are marked as replayed, so that streams leave them to the batch.
 
     Args:
         run: its name in the ledger.
 
     Raises:
         BadArgument: there is no such run, or it was taken back already.
-        ChangesGone: what it changed cannot be read any more.
+        ChangesGone: its changes can no longer be read.
     """
     lake, ledgers, own = platform.lake, Ledgers(platform.lake, platform.spark), run_name("rollback")
     names = (topic.full_name, topic.full_name + QUARANTINE)
@@ -93,7 +92,7 @@ def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResu
 
 
 def _accept_before(lake: Lake, topic: Topic, version: int, run: Run) -> None:
-    """Accept how records were decoded at a version again; those that were ingested since may be decoded otherwise."""
+    """Accepts the decoding of a version again; records ingested since may have another decoding."""
     name = topic.full_name
     then, now = _code_at(lake, name, version), accepted_code(lake, name)
     if then and now and then.code != now.code:
@@ -102,20 +101,20 @@ def _accept_before(lake: Lake, topic: Topic, version: int, run: Run) -> None:
 
 
 def _replayed(rows: pa.Table) -> pa.Table:
-    """The changes; events among them as replayed ones."""
+    """Marks the events among the changes as replayed."""
     if REPLAYED not in rows.column_names:
         return rows
     return rows.set_column(rows.column_names.index(REPLAYED), REPLAYED, pa.repeat(True, len(rows)))
 
 
 def _versions_of(lake: Lake, name: str, run: Mapping[str, Any]) -> list[int]:
-    """The commits of a run."""
+    """Returns the versions of a run's commits."""
     commits = lake.commits(name, run["version_before"], run["version_after"], kept=True)
     return [commit.version for commit in commits if commit.info.get("run") == run["run"] and commit.changes]
 
 
 def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
-    """The differences between the table and what it was before some commits, without rows that were changed since."""
+    """Computes the difference between the table and its state before some commits, without rows changed since."""
     before, after = sides_of(target.lake, target.name, versions, target.key)
     touched = pa.concat_tables([before, after]).select(list(target.key))
     now = here(target.rows_of(touched)).select(after.schema.names).cast(after.schema)
@@ -124,7 +123,7 @@ def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
 
 
 def _changing_run(ledgers: Ledgers, name: str, run: str) -> Mapping[str, Any]:
-    """The run of this name, or the newest that gave the table other rows as a whole."""
+    """Returns the run of this name, or the newest promotion or acceptance of a definition."""
     newest = ledgers.newest_run(name, ("rebuild", "definition")) if not run else ledgers.newest_run(name, run=run)
     if newest is None:
         raise _no_run(name, f"has no run {run} that changed it" if run else "was never promoted from a rebuild")
@@ -152,5 +151,5 @@ def _require_not_undone(lake: Lake, table: Table, run: str, last: int) -> None:
 
 
 def _code_at(lake: Lake, name: str, version: int) -> Accepted | None:
-    """The code that the rows were accepted to be of at a version."""
+    """Returns the accepted code of the rows at a version."""
     return accepted_code(lake, name, lake.open(name, version))

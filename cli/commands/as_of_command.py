@@ -1,4 +1,4 @@
-"""The command `as-of`: a table as it was."""
+"""The command `as-of`: computes a table as of an earlier position."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _print(table: Table, position: str, first: Sequence[Mapping[str, Any]], coun
 
 
 def _before(positions: Sequence[str], tables: Sequence[Table], registry: Registry) -> Mapping[str, LogPosition]:
-    """Topic -> the given position; one time holds for all topics that the tables are computed from."""
+    """Maps each topic to its given position; a single time applies to all topics upstream of the tables."""
     topics = {name for table in tables for name in registry.above(table).topics}
     if len(positions) == 1 and "@" not in positions[0]:
         return dict.fromkeys(sorted(topics), parse_time(positions[0], "POSITION"))

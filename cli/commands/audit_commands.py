@@ -35,15 +35,15 @@ def audit(
 ) -> None:
     """Recompute a share of the closed rows, and compare the log with events and quarantine.
 
-    Of a TOPIC every record is decoded again, from the archive and the broker, and compared with what was ingested; what
-    is both archived and on the broker must be equal, and no offset may be without a reason. Where
-    all is well, a certificate is kept, which `certify TOPIC` checks later without the log. --from, --to and
-    --partitions check a part of one TOPIC, for which none is kept.
+    Every record of a TOPIC is decoded again, from the archive and the broker, and compared with the ingested one;
+    copies in the archive and on the broker must be equal, and every missing offset must have a reason. If there is no
+    fault, a certificate is kept, which `certify TOPIC` checks later without the log. --from, --to and --partitions
+    check a part of one TOPIC, for which no certificate is kept.
 
-    Of a TABLE that comes from a captured table, the share of that one's rows is compared with the database as well.
+    If a TABLE is computed from a captured table, the share of its rows is also compared with the database.
 
-    It finds damage that no late record explains; nothing is repaired. Fails when rows differ or records are
-    missing; with --json it only reports it, in `passed`.
+    It finds damage that no late record explains; nothing is repaired. Fails if rows differ or records are missing; with
+    --json it only reports it, in `passed`.
     """
     from tables.declare.registry import running_domains
 
@@ -72,9 +72,8 @@ def certify(
 ) -> None:
     """Show the offsets of the log that are in a version of TABLE, and check that each is there exactly once.
 
-    Of a TOPIC: check that events and quarantine are what their certificate says, which an audit of the topic wrote. No
-    log is needed. Fails when an offset is missing or there twice, or a block of records differs; with --json it only
-    reports it.
+    Events and quarantine of a TOPIC are checked against the certificate of an audit, without the log. Fails if an
+    offset is missing or there twice, or a block of records differs; with --json it only reports it.
     """
     settings = Settings.from_environment()
     tables, topics = _told_apart([name])
@@ -129,10 +128,10 @@ def _log(report: TopicReport) -> dict[str, object]:
 
 
 def _told_apart(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Full names of the tables, or domains, and of the topics, each once.
+    """Separates names into tables or domains, and topics; returns full names, each once.
 
     Raises:
-        BadArgument: a name of neither.
+        BadArgument: a name is neither.
     """
     from infra.errors import BadArgument
     from tables.declare.registry import load
@@ -235,7 +234,7 @@ def _print_report(report: AuditReport) -> None:
 
 
 def _print_databases(topics: Sequence[AuditedTopic]) -> None:
-    """Print the comparisons with captured databases."""
+    """Prints the comparisons with captured databases."""
     rows = [
         (
             topic.topic,

@@ -1,4 +1,4 @@
-"""Commands that explain: why a row has its values, and which records were late."""
+"""Commands that explain the history of a row, and list late records."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def late(
 
 
 def _in_archive(history: RowHistory, settings: Settings) -> tuple[RowHistory, str]:
-    """The story with the archived segments of its records, or why they are not named."""
+    """Adds the archived segments to the records of a history; also returns why they are unknown, else an empty text."""
     from batch.ledgers.row_history import in_archive
     from infra.archive.archive_catalog import open_archive
     from infra.errors import BrokerUnreachable
@@ -183,7 +183,7 @@ def _values(values: Mapping[str, object]) -> str:
 
 
 def _text(value: object) -> str:
-    """A value of a row in JSON's form; instants in UTC without their offset."""
+    """Formats a value of a row in JSON form; instants are in UTC, without their offset."""
     if value is None:
         return "null"
     return value.removesuffix("+00:00") if isinstance(value, str) else str(value)

@@ -100,9 +100,10 @@ def sql(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a header.")] = False,
     file: Annotated[list[Path] | None, typer.Option(help="A file that may be read, too: FROM 'FILE'.")] = None,
 ) -> None:
-    """Query the Delta tables with DuckDB: FROM flights.delays_by_hour, or the bare name where it is unique.
+    """Query the Delta tables with DuckDB: FROM flights.delays_by_hour, or the bare name if it is unique.
 
-    Reading only, of no other file. Times are UTC. Without QUERY it opens a prompt, or reads the query from a pipe.
+    It is read-only and reads no other file. Times are UTC. Without QUERY it opens a prompt, or reads the query from a
+    pipe.
     """
     if as_json and as_csv:
         raise BadArgument("--json and --csv exclude each other.")
@@ -163,7 +164,7 @@ def _print_result(analyst: Analyst, query: str) -> None:
 
 
 def _cell(value: object) -> str:
-    """A value of a result, exactly; nothing rounded."""
+    """Formats a value of a result exactly, without rounding."""
     if value is None:
         return "[dim]null[/]"
     if isinstance(value, datetime):
@@ -215,7 +216,7 @@ def _rows(lake: Lake, full_name: str) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """All that `show` says about a topic or a table."""
+    """The facts that `show` prints about a topic or a table."""
 
     name: str
     description: str
@@ -298,7 +299,7 @@ def _table_facts(table: Table, registry: Registry, lake: Lake) -> dict[str, obje
 
 
 def _whole_scopes(table: Table, registry: Registry, lake: Lake) -> list[str]:
-    """The inputs whose changes recompute the whole table, where all inputs that are tables exist and have columns."""
+    """Returns the inputs whose changes recompute the whole table, if the columns of all inputs are known."""
     from tables.declare.analysis import whole_scopes
 
     def columns_of(source: Table) -> list[str]:
@@ -324,7 +325,7 @@ def _columns(declared: Topic | Table, lake: Lake | None) -> list[dict[str, str]]
 
 
 def _told(column: Mapping[str, str]) -> str:
-    """The description of a column, and the columns of inputs that it is made of, unless it is the one of its name."""
+    """Formats the description of a column, and its input columns unless it is the input column of its name."""
     of = column.get("made of", "")
     is_own = of.rpartition(".")[2] == column["name"] and "," not in of
     return "; of ".join(filter(None, [column.get("description", ""), "" if is_own else of]))
@@ -354,7 +355,7 @@ def _newest(lake: Lake, name: str, event_time: str | None) -> list[dict[str, obj
 
 
 def _described(audit: LastAudit) -> str:
-    """The extent and the findings of the newest audit."""
+    """Formats the extent and the findings of the newest audit."""
     share = "all" if audit.of == 1 else f"part {audit.turn + 1} of {audit.of}"
     outcome = f"{audit.unexplained:,} that nothing explains" if audit.unexplained else "all right"
     since = f"; every row since {shown(audit.all_since)}" if audit.all_since and audit.of > 1 else ""

@@ -88,7 +88,7 @@ def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False)
     settings = Settings.from_environment()
     kept = Plans(settings).find(plan)
     outcomes = publish_now(settings, kept, approved_by)
-    # A plan of code names its domains, also where no row changes.
+    # A plan of code names its domains, even if no row changes.
     restart_streams(settings, kept.command[1:] if kept.command[0] == "plan" else changed_domains(kept))
     _print(kept, outcomes, as_json)
 
@@ -129,8 +129,8 @@ def plans(
 def publish(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False) -> None:
     """Publish exactly the rows that PLAN has shown, each table in one commit; `rollback` takes them back.
 
-    Refused where code or rows that the plan was made from have changed since. Cut short, it goes on when it is called
-    again.
+    Refused if code or rows that the plan was made from have changed since. An interrupted publication continues when it
+    is called again.
     """
     from batch.plan.plan import Plans
 
@@ -150,9 +150,9 @@ def _print(plan: Plan, outcomes: Sequence[RunResult], as_json: bool) -> None:
 
 
 def discard(plan: PlanName, as_json: Json = False) -> None:
-    """Let PLAN never be published; what it would have changed can still be looked at for a month.
+    """Discard PLAN, so that it is never published; its changes can still be viewed for a month.
 
-    Of one that was cut short while it was published the tables keep what they have of it.
+    If its publication was interrupted, rows that were published stay.
     """
     from batch.plan.plan import Plans
     from batch.plan.steps import progress

@@ -35,9 +35,9 @@ def up(
         bool, typer.Option("--spark/--no-spark", help="With a Spark server; without, each command starts a JVM.")
     ] = True,
 ) -> None:
-    """Start the platform: broker, database with its capture where one is declared, streams, Spark server, Airflow.
+    """Start the platform: broker, database with its capture if one is declared, streams, Spark server, Airflow.
 
-    Safe to repeat: what runs already is left alone; a stream whose declarations changed is restarted. A declaration
+    Safe to repeat: running processes are left alone; a stream whose declarations changed is restarted. A declaration
     with a mistake is left out and named here and by `status`; all others run. The stream of a domain that is no longer
     chosen is stopped, as are a database and its capture that no chosen domain needs; the domain's data stays. Captured
     tables that the database does not have yet are named; at a terminal it waits for them.
@@ -113,7 +113,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = True) -> None:
-    """Print the addresses of the platform's pages, and the next commands."""
+    """Prints the addresses of the platform's pages, and the next commands."""
     lines = []
     if airflow:
         from infra.airflow.airflow_processes import USER, base_url, password
@@ -143,7 +143,7 @@ def _print_not_run(registry: Registry) -> None:
 
 
 def print_status(now: Snapshot) -> None:
-    """The snapshot as tables."""
+    """Prints the snapshot as tables."""
     if now.processes:
         out.print(
             make_table(
@@ -199,7 +199,7 @@ def print_status(now: Snapshot) -> None:
 
 
 def _audited(table: TableState, now: datetime) -> str:
-    """How long ago, and how many rows nothing explains."""
+    """Formats the age of the last audit, and the number of rows that nothing explains."""
     if table.audit is None:
         return "never"
     age = shown_age(table.audit.at, now)

@@ -66,8 +66,8 @@ def rollback(
 ) -> None:
     """Revert what a run changed in TABLE, in one commit: the newest promotion, or the run that --run names.
 
-    Rows that were changed since stay as they are. Of a topic, --run takes back a replay or a redrive, and what it
-    changed in the tables that read the topic.
+    Rows that were changed since stay as they are. If a topic is named, --run takes back a replay or a redrive, and its
+    changes in the tables that read the topic.
     """
     settings = Settings.from_environment()
     from batch.rewrite.rollback import rollback as take_back

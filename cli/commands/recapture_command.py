@@ -1,4 +1,4 @@
-"""The command `recapture`: a captured table, from a new snapshot on."""
+"""The command `recapture`: captures a table again, from a new snapshot on."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def recapture(
 ) -> None:
     """Capture the table of TOPIC again: a new snapshot, then the changes after it; rows that are gone are deleted.
 
-    Heals changes that were lost, a truncated table, and changes that were refused. Events stay as they are, history
-    too: what is new follows them in the log. Safe to repeat: one that was interrupted is continued.
+    Use it after lost or refused changes, or if the table was truncated. Existing events and history stay; new events
+    follow them in the log. Safe to repeat: an interrupted recapture is continued.
     """
     settings = Settings.from_environment()
     from batch.capture.recapture import begin, finish, wait_ingested
@@ -62,7 +62,7 @@ def recapture(
 
 
 def _preview(settings: Settings, registry: Registry, lake: Lake, topic: Topic, capture: Capture) -> None:
-    """Print how the rows that the changes amount to differ from those of the database, which a snapshot would bring."""
+    """Prints the differences between the rows that follow from the changes and those of the database."""
     from batch.audit.database_audit import EXAMPLES, compare_with_database
     from batch.audit.hash_buckets import Turn
     from status.captures import capture_states

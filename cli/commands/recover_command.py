@@ -1,4 +1,4 @@
-"""The command `recover`: lost state of a table's stream."""
+"""The command `recover`: restores the lost state of a table's stream."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def recover(
 
 @contextmanager
 def _held(settings: Settings, name: str) -> Iterator[None]:
-    """The checkpoint of the table to ourselves."""
+    """Holds the lock on the table's checkpoint."""
     from infra.process.file_locks import exclusive
 
     deadline = time.monotonic() + _PATIENCE_S

@@ -148,7 +148,7 @@ def reconcile(
 
     A difference that no late record explains is listed and fails the command; it is never repaired silently.
 
-    Where nothing was touched it takes less than a second and starts no Spark.
+    If nothing was touched it takes less than a second and starts no Spark.
     """
     from tables.declare.registry import running_domains
 
@@ -186,7 +186,7 @@ def _repair(
     yes: bool,
     approved_by: str | None,
 ) -> None:
-    """Plan to overwrite the rows that nothing explains, show it, and publish it where that is wanted."""
+    """Plans to overwrite the rows that nothing explains, shows the plan, and publishes it if confirmed."""
     from batch.reconcile import reconcile_tables
     from tables.declare.registry import load
 
@@ -276,7 +276,7 @@ def replay(
 def _selection_arguments(
     first: str | None, last: str | None, partitions: str | None, *, archived: bool = False
 ) -> list[str]:
-    """The options that select records, as they were given."""
+    """Returns the options that select records, as they were given."""
     options = {"--from": first, "--to": last, "--partitions": partitions}
     given = [text for option, value in options.items() if value for text in (option, value)]
     return [*given, *(["--archived"] if archived else [])]
@@ -325,7 +325,7 @@ def redrive(
 def parse_selection(
     name: str, first: str | None, last: str | None, partitions: str | None, *, archived: bool = False
 ) -> tuple[Topic, OffsetSelection]:
-    """A topic, by full or bare name, and the selected records."""
+    """Parses a topic, by full or bare name, and a selection of its records."""
     from batch.offset_selection import OffsetSelection
     from tables.declare.registry import load
 
@@ -346,7 +346,7 @@ def _require_domain(domain: str) -> None:
 
 
 def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
-    """Full names of tables, each once, after those that it reads; with `domain`, all of that domain."""
+    """Returns full names of tables, each once and after its inputs; with `domain`, all must be of that domain."""
     from tables.declare.registry import load
 
     if not names:
@@ -358,7 +358,7 @@ def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
 
 
 def table_names(names: Sequence[str]) -> list[str]:
-    """Full names of tables, each once; a domain stays one, since tables of it may be left out for their mistakes."""
+    """Returns full names of tables, each once; a domain stays a name, since faulty tables of it may be left out."""
     from tables.declare.registry import load
 
     domains = [name for name in names if name in load().domains]

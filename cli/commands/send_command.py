@@ -30,7 +30,7 @@ def send(
     """Send records to TOPIC, one a line, and print the offsets at which the broker acknowledged them.
 
     The key is the field of the JSON record that the topic declares as its message_key. Lines are sent as they are:
-    ingest quarantines what is no good record. Empty lines are skipped. With -K an empty value is a tombstone.
+    ingest quarantines invalid records. Empty lines are skipped. With -K an empty value is a tombstone.
     """
     from kafka.errors import KafkaError
 
@@ -62,7 +62,7 @@ def send(
 
 
 def keyed(lines: Iterable[bytes], path: Sequence[str], separator: str | None) -> Iterator[tuple[bytes | None, ...]]:
-    """Yields the key and the value of each line that is not empty; a path leads to the key in a JSON value."""
+    """Yields the key and the value of each non-empty line; a path leads to the key in a JSON value."""
     for line in lines:
         value = line.rstrip(b"\r\n")
         if separator and separator.encode() in value:
@@ -83,7 +83,7 @@ def _field(value: bytes, path: Sequence[str]) -> bytes | None:
 
 
 def _key_path(topic: Topic, separator: str | None) -> Sequence[str]:
-    """Returns the names that lead to the key in a record; refuses topics whose records are no lines, or hold no key."""
+    """Returns the path of field names to the key in a record; refuses topics without lines, or without such a key."""
     if topic.captures or topic.has_schema_files:
         held = f"changes of the table {topic.captures}" if topic.captures else f"{topic.encoding} records"
         raise BadArgument(f"{topic.full_name} holds {held}, which are no lines of text.")

@@ -50,9 +50,9 @@ def spark(
 
 
 def create_views(session: SparkSession, lake: Lake) -> list[str]:
-    """A temporary view of each Delta table: its bare name where that is unique, else domain_name; sorted.
+    """Creates a temporary view of each Delta table, named by its bare name if that is unique, else domain_name; sorted.
 
-    Views of events show the records alone, without the heartbeats of idle topics.
+    Views of events show only records, without the heartbeats of idle topics.
     """
     names = lake.names()
     uses = Counter(name.split(".", 1)[1] for name in names)

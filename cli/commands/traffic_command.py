@@ -1,4 +1,4 @@
-"""The command `traffic`: sends what the source of a domain reported."""
+"""The command `traffic`: sends the records of a domain's source."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def traffic(
 
 
 def print_summary(summary: Summary) -> None:
-    """Print how many records were sent, by topic and kind."""
+    """Prints the numbers of sent records, by topic and kind."""
     kinds = ["true", "duplicate", "corrupt"]
     rows = []
     for topic, counts in summary.acknowledged.items():

@@ -1,4 +1,4 @@
-"""Runs DAGs of the running Airflow and shows their progress."""
+"""Runs DAGs on the running Airflow and shows their progress."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class DagRun:
     run: str
 
     def result(self, task: str) -> Any:
-        """The return value of a task of the run."""
+        """Returns the return value of a task of the run."""
         return self.client.result(self.dag, self.run, task)
 
 
 def run_dag(settings: Settings, dag: str, params: Mapping[str, object] | None = None) -> DagRun:
-    """Trigger a DAG and return when its run succeeded.
+    """Triggers a DAG and waits until its run has succeeded.
 
     Raises:
         ProcessFailed: it failed; names the task and its last log lines.
@@ -52,7 +52,7 @@ def run_dag(settings: Settings, dag: str, params: Mapping[str, object] | None = 
 
 
 def run_after(settings: Settings, dag: str, earlier: Collection[str]) -> DagRun:
-    """Return when the run that events of assets started succeeded, one not among `earlier`; start one if none does.
+    """Waits until a new run, not in `earlier`, that asset events started has succeeded; triggers one if none starts.
 
     Raises:
         ProcessFailed: as `run_dag`.
@@ -70,7 +70,7 @@ def run_after(settings: Settings, dag: str, earlier: Collection[str]) -> DagRun:
 
 
 def triggered_runs(settings: Settings, dag: str) -> list[str]:
-    """The newest runs of a DAG that events of assets started; none while Airflow has not loaded it."""
+    """Lists the newest runs of a DAG that asset events started; empty while Airflow has not loaded it."""
     from infra.airflow.airflow_api import Client
 
     client = Client(settings)
@@ -79,7 +79,7 @@ def triggered_runs(settings: Settings, dag: str) -> list[str]:
 
 
 def _follow(client: Client, dag: str, run: str) -> DagRun:
-    """Show what a run does until it succeeded."""
+    """Shows the progress of a run until it has succeeded."""
     from infra.airflow.airflow_api import FINISHED
 
     began = time.monotonic()
@@ -110,7 +110,7 @@ def _follow(client: Client, dag: str, run: str) -> DagRun:
 
 
 def _doing(tasks: Sequence[TaskState], room: int) -> str:
-    """Names the tasks that are not done, by state; counts them if their names take more than so many columns."""
+    """Lists the unfinished tasks by state; counts them if their names need more columns than `room`."""
     by_state: dict[str, list[str]] = {}
     for task in tasks:
         if task.state not in (None, "success", "skipped"):

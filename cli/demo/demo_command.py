@@ -1,4 +1,4 @@
-"""The demo: a domain's records, streamed, corrected, verified, on one screen."""
+"""The demo: streams a domain's records, corrects and verifies its tables, on one screen."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def _require_source(source: TrafficSource, start: date, end: date) -> None:
 
 
 def _stream(settings: Settings, registry: Registry, domain: str, start: date, end: date, seconds: float) -> None:
-    """Feed, and return when every record is in the tables.
+    """Sends the records, and waits until every record is in the tables.
 
-    The streams catch up with the month before the days after it begin, which bring the month's last stragglers.
+    The streams first catch up with the month; the days after it then bring the month's last late records.
     """
     from status.observer import Observer
 
@@ -126,7 +126,7 @@ def _stream(settings: Settings, registry: Registry, domain: str, start: date, en
 
 
 def _copied(settings: Settings, domain: str) -> Callable[[], bool]:
-    """Whether each captured table has the rows that the database itself has."""
+    """Returns a function that checks whether each captured table has the rows of the database itself."""
     from cli.sql_query import Analyst
     from infra.delta.lake import Lake
     from traffic.sources import DATABASES
@@ -145,7 +145,7 @@ def _copied(settings: Settings, domain: str) -> Callable[[], bool]:
 def _drain(
     settings: Settings, observer: Observer, show: Callable[[Snapshot], None], is_done: Callable[[Snapshot], bool]
 ) -> None:
-    """Return when the streams have caught up, seen twice: between two looks a table can have changed the next one."""
+    """Waits until the streams have caught up at two checks in a row, since a table can have changed the next one."""
     deadline = time.monotonic() + DRAIN_S
     calm = 0
     while calm < 2:
@@ -161,12 +161,12 @@ def _drain(
 
 
 def has_caught_up(now: Snapshot) -> bool:
-    """Every record is ingested, and every table has taken every version of its inputs."""
+    """Whether every record is ingested, and every table has read every version of its inputs."""
     return all(topic.lag == 0 for topic in now.topics) and all(not query.behind for query in now.queries)
 
 
 def has_caught_up_with_topics(now: Snapshot) -> bool:
-    """Whether the tables that read topics alone have caught up."""
+    """Whether the tables that read only topics have caught up."""
     following = {table.name for table in now.tables if table.strategy == "touched"}
     queries = [query for query in now.queries if f"{query.domain}.{query.query}" not in following]
     return has_caught_up(replace(now, queries=queries))
@@ -179,7 +179,7 @@ def _behind(now: Snapshot) -> str:
 
 
 def _correct(settings: Settings, domain: str) -> Mapping[str, int]:
-    """Reconcile and recompute every closed row, check what changed; table -> differences that nothing explains."""
+    """Reconciles and recomputes every closed row, and checks the changes; returns unexplained differences by table."""
     quality = f"{domain}.quality"
     earlier = triggered_runs(settings, quality)
     outcomes = run_dag(settings, f"{domain}.reconcile", {"verify": True}).result("look")
@@ -194,7 +194,7 @@ def _correct(settings: Settings, domain: str) -> Mapping[str, int]:
 
 
 def print_account(account: Account) -> None:
-    """The account as tables, a mark before each line, where the narrowest screen shows it."""
+    """Prints the account as tables, with a mark before each line, even on the narrowest screen."""
     facts_of_topic = ["records", "acknowledged", "events", "quarantined", "missing", "repeated", "misjudged"]
     topics = ["log", "acked", "events", "bad", "missing", "twice", "misjudged"]
     out.print(
@@ -246,7 +246,7 @@ def _differing(table: TableAccount) -> str:
 
 
 def _bare(name: str) -> str:
-    """A name without its domain: the account is of one."""
+    """Removes the domain from a name."""
     return name.partition(".")[2]
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicAccount:
-    """Whether events + quarantine = log, by offset.
+    """The comparison of a topic's log with events and quarantine, by offset.
 
     Attributes:
         records: in the log.
@@ -55,16 +55,16 @@ class TopicAccount:
 
 @dataclass(frozen=True, kw_only=True)
 class TableAccount:
-    """Whether a table holds what the source says.
+    """The comparison of a table with the source.
 
     Attributes:
         rows: of the live table.
-        by_stream: those that the stream wrote, the others were added by batch work.
-        late: input records later than the watermark; None where no row closes.
+        by_stream: the rows that the stream wrote; batch work added the others.
+        late: input records later than the watermark; None if no row closes.
         corrected: rows that batch work inserted, updated or deleted.
-        unexplained: differences to a recomputation that nothing explains; None when it was not recomputed.
-        compared: closed rows by DuckDB's computation from the source.
-        missing, extra, changed: how the live rows differ from those.
+        unexplained: unexplained differences from a recomputation; None if it was not recomputed.
+        compared: closed rows that DuckDB computed from the source.
+        missing, extra, changed: live rows that differ from those.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Account:
 
 
 def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mapping[str, int]) -> Account:
-    """Compare everything of a domain with its journal and its source.
+    """Compares all topics and tables of a domain with its journal and its source.
 
     Args:
         unexplained: table -> differences that a full recomputation could not explain.
@@ -138,7 +138,7 @@ def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mappi
 
 
 def fed_days(analyst: Analyst, domain: str) -> tuple[date, date]:
-    """The days of the source whose records are there: first, and first after the last."""
+    """Returns the days of the source whose records are there: the first, and the one after the last."""
     source = source_of(domain)
     topic, column = source.DATED_BY
     day = f"({column} AT TIME ZONE {DUCKDB.literal(str(source.ZONE))})::DATE"
@@ -149,7 +149,7 @@ def fed_days(analyst: Analyst, domain: str) -> tuple[date, date]:
 
 
 def closed_before(settings: Settings, registry: Registry, table: Table) -> datetime | None:
-    """The watermark of the stream of a table, or the least of the streams that it reads; None where nothing closes."""
+    """Returns the watermark of a table's stream, or the least of its upstream streams; None if rows never close."""
     from tables.declare.table import Table
 
     if table.closes_at:
@@ -176,7 +176,7 @@ def _verdict(analyst: Analyst, table: Table, start: date, end: date, before: dat
 
 
 def _rows_added(analyst: Analyst) -> dict[str, int]:
-    """Table -> rows that batch work inserted, less those that it deleted."""
+    """Maps each table to the number of rows that batch work inserted minus those that it deleted."""
     net = "count(*) FILTER (change = 'insert') - count(*) FILTER (change = 'delete')"
     return {str(t): int(str(n)) for t, n in analyst.rows(f'SELECT "table", {net} FROM ledger.corrections GROUP BY ALL')}
 
@@ -184,9 +184,9 @@ def _rows_added(analyst: Analyst) -> dict[str, int]:
 def account_of_topic(
     analyst: Analyst, settings: Settings, topic: Topic, bounds: Mapping[int, PartitionOffsets]
 ) -> TopicAccount:
-    """Compare the log, the journal and the two tables of a topic, offset by offset, up to the ends in `bounds`.
+    """Compares the log, the journal and the two tables of a topic, offset by offset, up to the ends in `bounds`.
 
-    A captured topic gets records as long as its database runs; those after `bounds` was read do not count.
+    A captured topic gets records as long as its database runs; those after `bounds` do not count.
     """
     import pyarrow as pa
 

@@ -28,11 +28,11 @@ LINE = 80
 
 @dataclass
 class LiveTraffic:
-    """The traffic of a domain, at the speed that takes `seconds` for `[start, end)`.
+    """The traffic of a domain, at the speed at which `[start, end)` takes `seconds`.
 
     Attributes:
-        rest: a day at whose start it waits for a signal to continue, so that what is reported late then is late to
-            streams that have caught up.
+        rest: the day at whose start it waits for a signal to continue, so that later late records are late for streams
+            that have caught up.
     """
 
     settings: Settings
@@ -58,7 +58,7 @@ class LiveTraffic:
         return self.reached is not None and self.reached.date() >= self.rest and not self._go_on.is_set()
 
     def go_on(self) -> None:
-        """End the rest, or spare it."""
+        """Continues the traffic after the pause, or skips the pause."""
         self._go_on.set()
 
     def run(self) -> None:
@@ -81,7 +81,7 @@ class LiveTraffic:
             self.failure = error
 
     def _keep(self, progress: Progress) -> None:
-        """Called by the traffic, which waits meanwhile."""
+        """Stores the progress, and blocks the traffic during the pause."""
         self.progress = progress
         if self.rests:
             self._go_on.wait()
@@ -89,7 +89,7 @@ class LiveTraffic:
 
 @contextmanager
 def feeding(feed: LiveTraffic) -> Iterator[threading.Thread]:
-    """Run the traffic in a thread of its own; leaving the block ends it early."""
+    """Runs the traffic in a thread of its own; leaving the block ends it early."""
     thread = threading.Thread(target=feed.run, name="traffic")
     thread.start()
     try:
@@ -102,7 +102,7 @@ def feeding(feed: LiveTraffic) -> Iterator[threading.Thread]:
 
 @contextmanager
 def moving() -> Iterator[Show]:
-    """A picture that moves on a terminal; a line every few seconds anywhere else."""
+    """Yields a function that shows the state: a live picture on a terminal, else a line every few seconds."""
     if not out.is_terminal:
         printed: list[Snapshot] = []
 
@@ -120,7 +120,7 @@ def moving() -> Iterator[Show]:
 
 
 def _line(feed: LiveTraffic, now: Snapshot, before: Snapshot) -> str:
-    """One line of at most 80 columns: how far the source is, rates since `before`, and what is behind."""
+    """Formats the state in one line of at most 80 columns: the source's time, rates since `before`, and the backlog."""
     reached = f"{feed.reached:%Y-%m-%d %H:%M}" if feed.reached else "connecting"
     seconds = max(1.0, (now.at - before.at).total_seconds())
     sent = (_total(t.produced for t in now.topics) - _total(t.produced for t in before.topics)) / seconds

@@ -1,1 +1,1 @@
-"""One kind of task each."""
+"""Operators, one kind of task each."""

@@ -1,4 +1,4 @@
-"""Asset events of the tables that tasks changed."""
+"""Publishes asset events of the tables that tasks changed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ANNOUNCE = "announce"
 
 
 class AssetEventsOperator(BaseOperator):
-    """Publishes one asset event of a domain, with the tables that tasks changed; none where they changed none.
+    """Publishes one asset event of a domain, with the tables that tasks changed; none if they changed none.
 
     Args:
         of: the domain.
         sources: the tasks that changed tables.
-        changes: the alias by which events of assets go out.
-        with_tables: each changed table's own asset gets its event, too.
+        changes: the alias through which asset events are published.
+        with_tables: also publish an event of each changed table's own asset.
     """
 
     def __init__(
@@ -53,16 +53,16 @@ class AssetEventsOperator(BaseOperator):
 
 
 def publish_change(context: Context, changes: AssetAlias, full_name: str, reports: Sequence[TableReport]) -> None:
-    """Publish an event of a table's asset, and one for each day whose rows changed, as its partition.
+    """Publishes an event of a table's asset, and one for each day with changed rows, as its partition.
 
-    Airflow hands events of partitions to DAGs that are scheduled by partitions, the other one to all others. In a run
-    that is itself about a partition every event has that one.
+    Airflow passes partition events to DAGs scheduled by partitions, and the other event to all other DAGs. Every event
+    in a run of a partition has that partition.
     """
     asset, facts = table_asset(full_name), dict[str, Any](change_facts(reports))
     context["outlet_events"][changes].add(asset, extra=facts)
     days = sorted({day for report in reports for day in report.days})
     if days and not context.get("partition_key"):
-        # An outlet that is named from the start would get an event where nothing changed, too.
+        # An outlet that is declared from the start would get an event even if nothing changed.
         context["task"].outlets = [*context["task"].outlets, asset]
         of_days: Any = context["outlet_events"][asset]
         of_days.add_partitions(days)
@@ -70,10 +70,10 @@ def publish_change(context: Context, changes: AssetAlias, full_name: str, report
 
 
 def tables_to_check(context: Context, tables: Sequence[str]) -> list[str]:
-    """Those of `tables` that the asset's events name; all when no event started the run. The task's inlet is the asset.
+    """Filters `tables` to those named by the asset's events, all if no event started the run. The inlet is the asset.
 
-    Airflow starts one run for events that come while the DAG runs, and hands it the first of them alone: the others
-    wait for the next event, which may be days away. Therefore every event since the first of this run's counts.
+    Airflow starts one run for all events that arrive while the DAG runs, but passes only the first to it; the others
+    would wait for the next event, perhaps for days. Therefore all events since the run's first one are read.
     """
     started_by = [event for several in context["triggering_asset_events"].values() for event in several]
     if not started_by:

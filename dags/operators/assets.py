@@ -13,15 +13,15 @@ from tables.declare.topic import Topic
 
 
 def table_asset(full_name: str) -> Asset:
-    """The asset of a table, or of a topic, by name alone.
+    """Returns the asset of a table or a topic, without details.
 
-    An event of a table's asset says what its stream has written, or what batch work has corrected.
+    An event of a table's asset announces rows that its stream has written or batch work has corrected.
     """
     return Asset(name=full_name, uri=f"twofold://{full_name.replace('.', '/')}", group="twofold")
 
 
 def described_asset(declared: Topic | Table) -> Asset:
-    """The asset of a topic or a table, with what its declaration says: description, owner, columns."""
+    """Returns the asset of a topic or a table with details of its declaration: description, owner, columns."""
     facts: dict[str, Any] = {"description": declared.description}
     if isinstance(declared, Table):
         facts |= {"owner": declared.owner or declared.domain, "key": list(declared.primary_key)}
@@ -34,7 +34,7 @@ def described_asset(declared: Topic | Table) -> Asset:
 
 
 def plain(value: Any) -> Any:
-    """A copy of a value of a declaration that Airflow can encode: of a subclass of `str`, as `Field`, the text alone.
+    """Copies a value of a declaration in a form that Airflow can encode: text for subclasses of `str`, such as `Field`.
 
     Mappings become dicts, other collections lists.
     """
@@ -46,20 +46,20 @@ def plain(value: Any) -> Any:
 
 
 def domain_asset(domain: str) -> Asset:
-    """The asset of all tables of a domain; an event of it names those that one run changed.
+    """Returns the asset of all tables of a domain; its events name the tables that one run changed.
 
-    Tables that one run changed must start one check, not one each: therefore an asset of its own.
+    A separate asset is needed since tables changed by one run should start one check together.
     """
     return Asset(name=f"{domain}.tables", uri=f"twofold://{domain}", group="twofold")
 
 
 def changes_of(domain: str) -> AssetAlias:
-    """The alias by which tasks that may have changed tables of a domain publish events of assets."""
+    """Returns the asset alias through which tasks publish events of a domain's changed tables."""
     return AssetAlias(f"{domain}.changed", group="twofold")
 
 
 def change_facts(reports: Iterable[TableReport]) -> dict[str, str | int | None]:
-    """The facts that an event of a table's asset carries."""
+    """Returns the details in an event of a table's asset."""
     several = list(reports)
     return {
         "changed": sum(report.changed for report in several),

@@ -17,9 +17,9 @@ _NAMED = 5  # rows that a message names
 
 
 class TableAuditOperator(ReportOperator):
-    """Fails when an audit found rows of the table that nothing explains, or could not look at it.
+    """Fails if an audit found unexplained rows of the table, or could not audit it.
 
-    It is skipped where there was no row to compare. Its history says when the table was looked at.
+    It is skipped if there was no row to compare. Its history shows when the table was audited.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class TableAuditOperator(ReportOperator):
 
 
 class LogAuditOperator(ReportOperator):
-    """Fails when an offset of the log is not once among events and quarantine, or when the broker lost records."""
+    """Fails if an offset of the log is not exactly once in events and quarantine, or if the broker lost records."""
 
     def execute(self, context: Context) -> dict[str, int]:
         topics = self.reported(context)["topics"]
@@ -63,7 +63,7 @@ class LogAuditOperator(ReportOperator):
 
 
 class TopicAuditOperator(ReportOperator):
-    """Fails when an audit of the topic found a fault; otherwise says who has how many of its records."""
+    """Fails if an audit of the topic found a fault; otherwise logs the number of records in each copy."""
 
     def execute(self, context: Context) -> dict[str, Any]:
         [log] = [log for log in self.reported(context)["logs"] if log["topic"] == self.of]
@@ -79,7 +79,7 @@ class TopicAuditOperator(ReportOperator):
 
 
 def audited_topics(document: object) -> list[str]:
-    """The topics in the result of an audit, whose tasks have something to report."""
+    """Returns the topics in the result of an audit."""
     return [log["topic"] for log in document["logs"]] if isinstance(document, Mapping) else []
 
 

@@ -1,4 +1,4 @@
-"""Days with rows of a table, and with closed rows, kept by the watch of the stream for the forms of backfills."""
+"""Stores the days with rows of each table, and with closed rows, as defaults for the forms of backfills."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infra.settings import Settings
 
 
 class Days(NamedTuple):
-    """Days of a table's rows, all included; `closed` is the newest that has no open row."""
+    """The first and last day of a table's rows; `closed` is the newest day without open rows."""
 
     first: date
     last: date
@@ -21,7 +21,7 @@ class Days(NamedTuple):
 
 
 def keep_closed_days(settings: Settings, status: Any, domain: str) -> None:
-    """Keep the days of a domain's tables for `read_closed_days`.
+    """Stores the days of a domain's tables for `read_closed_days`.
 
     Args:
         status: the JSON of `./twofold status`.
@@ -35,7 +35,7 @@ def keep_closed_days(settings: Settings, status: Any, domain: str) -> None:
 
 
 def read_closed_days(settings: Settings, domain: str) -> Mapping[str, Days]:
-    """Full name of a table -> its days; empty before the first look at the domain's stream."""
+    """Reads the days of a domain's tables, by full name; empty before the first check of the domain's stream."""
     try:
         kept = json.loads(_file(settings, domain).read_text())
     except (FileNotFoundError, ValueError):
@@ -44,7 +44,7 @@ def read_closed_days(settings: Settings, domain: str) -> Mapping[str, Days]:
 
 
 def closed_days(status: Any, domain: str) -> dict[str, Days]:
-    """Full name of a table whose rows have a time -> its days."""
+    """Computes the days of the tables whose rows have a time, by full name."""
     watermarks = {f"{query['domain']}.{query['query']}": query["watermark"] for query in status["queries"]}
     return {
         table["name"]: _days(table["oldest"], table["newest"], watermarks.get(table["name"]))

@@ -1,4 +1,4 @@
-"""The operator that runs one command of `./twofold` and takes its JSON as the result."""
+"""Runs one command of `./twofold` as a task; its JSON is the result."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ TRY_AGAIN = 75
 
 
 class CommandOperator(BaseOperator):
-    """Runs `./twofold COMMAND ARGUMENTS --json`; the JSON that it prints is the XCom result.
+    """Runs `./twofold COMMAND ARGUMENTS --json`; the JSON output is the XCom result.
 
-    A failure that another attempt can heal (exit code 75, or an unexpected signal) is tried again; any other
-    fails at once with the command's own message. However the task ends, no process of it is left.
+    Retryable failures (exit code 75, or an unexpected signal) are tried again; any other fails at once with the
+    command's own message. No process of the task outlives it.
 
     Args:
         arguments: a sequence, or a function of the run's context, called when the task runs; a TwofoldError that it
@@ -47,7 +47,7 @@ class CommandOperator(BaseOperator):
         return self.run_in(context)
 
     def run_in(self, context: Context) -> object:
-        """Run the command with the arguments that this run's context gives; see `run`."""
+        """Runs the command with the arguments for this run's context; see `run`."""
         try:
             arguments = self.arguments(context) if callable(self.arguments) else self.arguments
         except TwofoldError as error:
@@ -55,7 +55,7 @@ class CommandOperator(BaseOperator):
         return self.run([self.command, *arguments, "--json"])
 
     def run(self, arguments: Sequence[str]) -> object:
-        """Run `./twofold ARGUMENTS` for this task; its JSON document.
+        """Runs `./twofold ARGUMENTS` for this task and returns its JSON document.
 
         Raises:
             AirflowException: another attempt can succeed.
@@ -72,15 +72,15 @@ class CommandOperator(BaseOperator):
         return self.judge(arguments[0], ended)
 
     def judge(self, command: str, ended: Ended) -> object:
-        """The result of a command that ended by itself; raises what a failure means to Airflow."""
+        """Returns the result of a command, or raises the Airflow error for its failure."""
         if ended.code:
             fail(f"./twofold {command}", ended)
         return ended.document
 
     def let_succeed(self, context: Context, tasks: Collection[str], note: str) -> None:
-        """Let tasks behind this one succeed with a note, without being started.
+        """Marks downstream tasks as succeeded with a note, without starting them.
 
-        Where Airflow's API does not answer they are started, and find nothing to do.
+        If Airflow's API does not answer, they are started, and find nothing to do.
         """
         if not tasks:
             return
@@ -95,13 +95,13 @@ class CommandOperator(BaseOperator):
 
 
 class FanOutOperator(CommandOperator):
-    """A command for many tables: of the tasks behind it, those that have nothing to do succeed at once, with a note.
+    """Runs a command for many tables, and marks the downstream tasks that have nothing to do as succeeded, with a note.
 
-    To start each of them, so that it finds nothing to do, would cost seconds of CPU apiece.
+    Starting each of them only to find nothing would cost seconds of CPU each.
 
     Args:
-        telling: of the command's result, the ids of the tasks that have something to do or to report.
-        note: what tasks with nothing to do are right by.
+        telling: returns, from the command's result, the ids of the tasks with work or a report.
+        note: the note on tasks with nothing to do.
     """
 
     def __init__(self, *, telling: Callable[[object], Collection[str]], note: str, **settings: Any) -> None:
@@ -116,7 +116,7 @@ class FanOutOperator(CommandOperator):
 
 
 def fail(command: str, ended: Ended) -> NoReturn:
-    """Raise what Airflow makes of a command that failed: retry, or fail now."""
+    """Raises the Airflow error for a failed command: retry, or fail now."""
     if ended.code == TRY_AGAIN:
         raise AirflowException(f"{command} can be tried again: {message(ended)}")
     if ended.code > 128:
@@ -126,7 +126,7 @@ def fail(command: str, ended: Ended) -> NoReturn:
 
 
 def message(ended: Ended) -> str:
-    """The error and the hint that the command printed; its last lines when it printed neither."""
+    """Returns the error and the hint of a command, or its last lines if it printed neither."""
     document = ended.document
     if isinstance(document, Mapping) and "error" in document:
         hint = document.get("hint")
@@ -135,5 +135,5 @@ def message(ended: Ended) -> str:
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The task's environment without Airflow's own settings: a command needs neither its database nor its keys."""
+    """Filters the task's environment: a command needs neither Airflow's database nor its keys."""
     return {name: value for name, value in environment.items() if not name.startswith(("AIRFLOW__", "_AIRFLOW"))}

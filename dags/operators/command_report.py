@@ -1,4 +1,4 @@
-"""Parses the JSON report of a command by table."""
+"""Parses the JSON report of a command about each table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TableReport:
         pending: touched scopes that wait until the stream has closed their rows.
         corrected: lines about the first rows that it changed.
         days: of the rows that it changed, like `2013-01-05`.
-        unexplained: differences that no touched row explains; they are left as they are.
+        unexplained: differences that no touched row explains; they are not changed.
     """
 
     table: str
@@ -40,7 +40,7 @@ class TableReport:
 
 
 def read_reports(document: object) -> list[TableReport]:
-    """The reports in the result of a command, in its order.
+    """Parses the reports in the result of a command, in its order.
 
     Raises:
         ProcessFailed: the result is something else; the command and these DAGs are of different versions.
@@ -59,5 +59,5 @@ def of_table(reports: Iterable[TableReport], full_name: str) -> list[TableReport
 
 
 def changed_tables(reports: Iterable[TableReport]) -> list[str]:
-    """Full names of the tables whose rows changed, each once."""
+    """Returns the full names of the tables whose rows changed, each once."""
     return list(dict.fromkeys(report.table for report in reports if report.changed))

@@ -1,4 +1,4 @@
-"""Runs one command as a subprocess and ends all of its processes, whatever ends it."""
+"""Runs one command as a subprocess and ends all of its processes in any case."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """The end of a command: its exit code, 128 + n when signal n ended it, and the last lines that it wrote."""
+    """The end of a command: its exit code, 128 + n if signal n ended it, and the last lines of its output."""
 
     code: int
     stdout: Sequence[str]
@@ -37,7 +37,7 @@ class Ended:
 
     @property
     def document(self) -> object:
-        """The last JSON document on stdout; None when there is none."""
+        """The last JSON document on stdout; None if there is none."""
         for first in reversed(range(len(self.stdout))):
             if self.stdout[first].startswith(("{", "[")):
                 with contextlib.suppress(ValueError):
@@ -60,9 +60,9 @@ class ManagedSubprocess:
         self.was_stopped = False
 
     def run(self, log: Log) -> Ended:
-        """Run to the end; each line that the command writes to stderr goes to `log`, as soon as that takes it.
+        """Runs the command to its end; each line of its stderr goes to `log` as soon as `log` accepts it.
 
-        Stdout has the result alone, which is data for the tasks that follow.
+        Stdout holds only the result, as data for downstream tasks.
 
         What an earlier attempt left running is ended first.
         """
@@ -94,7 +94,7 @@ class ManagedSubprocess:
             end_leftover(self._pid_file)
 
     def stop(self) -> None:
-        """Ask the command to end; `run` returns within seconds. Can be called by a signal handler."""
+        """Asks the command to end, so that `run` returns within seconds; safe in a signal handler."""
         self.was_stopped = True
         if self._reaper is not None:
             self._reaper.terminate()
@@ -131,7 +131,7 @@ def _write_pid_file(pid_file: Path, pid: int, tag: str) -> None:
 
 @contextlib.contextmanager
 def _logging(log: Log) -> Iterator[Log]:
-    """A log that never makes its caller wait: Airflow's own can block for half a minute."""
+    """Wraps a log so that it never blocks its caller: Airflow's own can block for half a minute."""
     waiting: SimpleQueue[str | None] = SimpleQueue()
 
     def drain() -> None:

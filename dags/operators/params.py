@@ -1,6 +1,6 @@
-"""Validates the params of a DAG run and turns them into arguments of a command.
+"""Validates the params of a DAG run and converts them to arguments of a command.
 
-Airflow checks params in its form only: what comes with a run through the API reaches the task as it is.
+Airflow validates params only in its form: params of a run through the API reach the task unchecked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OFFSETS = r"\d+(:\d+)?(,\d+:\d+)*"
 
 
 def look_arguments(params: Params, tables: Collection[str]) -> list[str]:
-    """`TABLE... --pending`, or `TABLE... --verify`, of a run's params.
+    """Converts a run's params to `TABLE... --pending` or `TABLE... --verify`.
 
     Raises:
         BadArgument: `verify` is neither true nor false.
@@ -29,7 +29,7 @@ def look_arguments(params: Params, tables: Collection[str]) -> list[str]:
 
 
 def audit_arguments(params: Params, tables: Collection[str]) -> list[str]:
-    """`TABLE... [--all]` of a run's params.
+    """Converts a run's params to `TABLE... [--all]`.
 
     Raises:
         BadArgument: `everything` is neither true nor false.
@@ -38,22 +38,22 @@ def audit_arguments(params: Params, tables: Collection[str]) -> list[str]:
 
 
 def table_argument(params: Params, tables: Collection[str]) -> str:
-    """The table of a run's params.
+    """Returns the table in a run's params.
 
     Raises:
-        BadArgument: one that is not one of `tables`.
+        BadArgument: it is not one of `tables`.
     """
     return _one_of(params, "table", tables)
 
 
 def backfill_arguments(params: Params, table: str, day: str | None = None) -> list[str]:
-    """`TABLE --start ... --end ...` of a run's params, or `TABLE` for all rows.
+    """Converts a run's params to `TABLE --start ... --end ...`, or to `TABLE` for all rows.
 
     Args:
-        day: the partition that the run is about, like `2013-01-05`; its range is then not in the params.
+        day: the partition of the run, like `2013-01-05`; the params then have no range.
 
     Raises:
-        BadArgument: a time without an offset, a range that holds nothing, no range, or all rows in a run of a day.
+        BadArgument: a time without an offset, an empty range, no range, or all rows in a run of a day.
     """
     everything = _flag(params, "everything")
     if day and everything:
@@ -77,10 +77,10 @@ def backfill_arguments(params: Params, table: str, day: str | None = None) -> li
 
 
 def recover_arguments(params: Params, tables: Collection[str]) -> list[str]:
-    """`TABLE [--at-most N] [--from-archive]` of a run's params.
+    """Converts a run's params to `TABLE [--at-most N] [--from-archive]`.
 
     Raises:
-        BadArgument: a table that is not one of `tables`, or a number or a flag that is none.
+        BadArgument: a table that is not one of `tables`, an invalid number or an invalid flag.
     """
     arguments = [_one_of(params, "table", tables)]
     at_most = params.get("at_most", 0)
@@ -91,12 +91,12 @@ def recover_arguments(params: Params, tables: Collection[str]) -> list[str]:
 
 
 def replay_arguments(params: Params, topics: Collection[str]) -> list[str]:
-    """`TOPIC [--from ...] [--to ...] [--partitions ...] [--archived]` of a run's params.
+    """Converts a run's params to `TOPIC [--from ...] [--to ...] [--partitions ...] [--archived]`.
 
-    An empty place means the whole side.
+    An empty position leaves that side unbounded.
 
     Raises:
-        BadArgument: a topic that is not one of `topics`, a place that is neither offsets nor a time, partitions that
+        BadArgument: a topic that is not one of `topics`, a position that is neither offsets nor a time, partitions that
             are no numbers, or `archived` that is neither true nor false.
     """
     archived = ["--archived"] if _flag(params, "archived") else []
@@ -104,7 +104,7 @@ def replay_arguments(params: Params, topics: Collection[str]) -> list[str]:
 
 
 def redrive_arguments(params: Params, topics: Collection[str]) -> list[str]:
-    """`TOPIC [--reason=...]` and the range of a run's params.
+    """Converts a run's params to `TOPIC [--reason=...]` with a range.
 
     Raises:
         BadArgument: as `replay_arguments`.
@@ -114,7 +114,7 @@ def redrive_arguments(params: Params, topics: Collection[str]) -> list[str]:
 
 
 def audit_topic_arguments(params: Params, topics: Collection[str]) -> list[str]:
-    """`TOPIC...`, all of them when the params name none, and the range of a run's params.
+    """Converts a run's params to `TOPIC...` with a range; all topics if the params name none.
 
     Raises:
         BadArgument: as `replay_arguments`, or a range without a topic.
@@ -131,7 +131,7 @@ def audit_topic_arguments(params: Params, topics: Collection[str]) -> list[str]:
 
 
 def awaited_arguments(params: Params, topics: Collection[str]) -> list[str]:
-    """The arguments that ask whether the range of a run's params can be read whole; empty where no range is given.
+    """Returns the arguments that check whether the run's range can be read whole; empty if no range is given.
 
     Raises:
         BadArgument: as `replay_arguments`.
@@ -142,10 +142,10 @@ def awaited_arguments(params: Params, topics: Collection[str]) -> list[str]:
 
 
 def wait_s(params: Params) -> int:
-    """How long a run waits for its range, in seconds.
+    """Returns the seconds for which a run waits for its range.
 
     Raises:
-        BadArgument: no whole number of minutes from 0 to a week.
+        BadArgument: it is no whole number of minutes from 0 to a week.
     """
     value = params.get("wait_min", 0)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LONGEST_WAIT_MIN:
@@ -154,7 +154,7 @@ def wait_s(params: Params) -> int:
 
 
 def _span(params: Params) -> list[str]:
-    """`[--from ...] [--to ...] [--partitions ...]`."""
+    """Converts a run's params to `[--from ...] [--to ...] [--partitions ...]`."""
     arguments = []
     for name, option in {"from_offsets": "--from", "to_offsets": "--to"}.items():
         place = _place(params, name)
@@ -205,7 +205,7 @@ def _instant(params: Params, name: str) -> datetime:
 
 
 def _place(params: Params, name: str) -> str:
-    """Offsets, or an instant; empty for none."""
+    """Returns offsets or an instant from a run's params; empty if there are none."""
     text = _text(params, name)
     if not text or re.fullmatch(OFFSETS, text.replace(" ", "")):
         return text.replace(" ", "")

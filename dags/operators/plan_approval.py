@@ -1,4 +1,4 @@
-"""Operators that make a plan, show it to a person for approval, and publish exactly it."""
+"""Operators that make a plan, show it to a person for approval, and publish exactly that plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LINES = 60  # of a plan on the page of an approval; `./twofold plans` has all
 class PlanOperator(CommandOperator):
     """Runs a command that makes a plan; its result has the plan's id and its text.
 
-    Where nothing would change, the tasks behind it succeed without being started.
+    If nothing would change, downstream tasks succeed without being started.
     """
 
     def execute(self, context: Context) -> object:
@@ -55,8 +55,8 @@ class PlanOperator(CommandOperator):
 class PlanApproval(ApprovalOperator):
     """Waits until a person approves or rejects the plan; without an approval nothing is published.
 
-    Where the run was started without *Ask first*, or the tables declare that so few rows need no approval, it approves
-    by itself.
+    It approves the plan itself if the run was started without *Ask first*, or if the tables declare that so few rows
+    need no approval.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -73,7 +73,7 @@ class PlanApproval(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         plan = context["ti"].xcom_pull(task_ids=PREVIEW)
-        # What the question is about, whatever plan another run of the preview makes until it is answered.
+        # The plan in question, even if another run of the preview makes a new one before the answer.
         context["ti"].xcom_push(_PLAN, plan["id"])
         if plan["asks"] and context["params"].get("ask", True):
             return super().execute(context)
@@ -82,14 +82,14 @@ class PlanApproval(ApprovalOperator):
         return {"chosen_options": [self.APPROVE], "responded_by_user": {"name": f"Airflow, {why}"}}
 
     def process_trigger_event_error(self, event: dict[str, Any]) -> None:
-        """Fail for good where no person has answered in time: a retry would ask about a plan that has expired."""
+        """Fails without a retry if the approval times out: a retry would ask about an expired plan."""
         if event["error_type"] == "timeout":
             raise AirflowFailException("No person has answered in time: nothing was published. Start the DAG again.")
         super().process_trigger_event_error(event)
 
 
 def published_plan(context: Context) -> list[str]:
-    """`PLAN --approved-by NAME` of what a person was shown, and who said yes to it."""
+    """Returns `PLAN --approved-by NAME` of the shown plan and the person who approved it."""
     pull = context["ti"].xcom_pull
     person = (pull(task_ids=APPROVE) or {}).get("responded_by_user") or {}
     return [str(pull(task_ids=APPROVE, key=_PLAN)), "--approved-by", str(person.get("name") or "Airflow")]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class VerdictOperator(ReportOperator):
-    """Fails when a rule of the table is broken; is skipped when the table was not checked."""
+    """Fails if a rule of the table is broken; is skipped if the table was not checked."""
 
     def execute(self, context: Context) -> dict[str, Any]:
         verdicts = [v for v in self.reported(context) or [] if v["table"] == self.of]
@@ -33,7 +33,7 @@ class VerdictOperator(ReportOperator):
 
 
 def checked(document: object) -> set[str]:
-    """The tables that the command checked: those whose tasks have a result to report."""
+    """Returns the tables that the command checked."""
     return {verdict["table"] for verdict in document or []}  # type: ignore[attr-defined]
 
 

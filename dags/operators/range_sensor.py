@@ -23,13 +23,13 @@ LOOK_EVERY_S = 30
 
 
 class RangeSensor(CommandOperator, BaseSensorOperator):
-    """Succeeds once the range of a run can be read whole; until then it looks, ends, and is started again.
+    """Succeeds once the range of a run can be read whole; between two checks it is rescheduled.
 
-    Between two looks it holds neither a slot nor a process, and no look starts Spark. Where the range cannot be read
-    yet, each look logs up to which offset it could. When the run's `wait_min` is over, it fails with that.
+    It then holds neither a slot nor a process, and no check starts Spark. If the range cannot be read yet, each check
+    logs the reachable offset. When the run's `wait_min` is over, it fails with that message.
 
     Args:
-        arguments: what asks for the range; empty: there is nothing to wait for.
+        arguments: the arguments that check the range; empty: there is nothing to wait for.
     """
 
     def __init__(self, *, arguments: Callable[[Context], Sequence[str]], **settings: Any) -> None:
@@ -64,7 +64,7 @@ class RangeSensor(CommandOperator, BaseSensorOperator):
         return False
 
     def judge(self, command: str, ended: Ended) -> object:
-        """The ranges; None where another look can find more of them."""
+        """Returns the ranges; None if a later check may find more of them."""
         if ended.code == TRY_AGAIN:
             self.why = message(ended)
             return None

@@ -1,4 +1,4 @@
-"""Base of tasks that report one part of a command's result."""
+"""The base class of tasks that report one part of a command's result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ReportOperator(BaseOperator):
 
     Args:
         source: the task that ran the command.
-        of: the full name of what is reported on.
+        of: the full name of the table, topic or domain.
     """
 
     def __init__(self, *, source: str, of: str, **settings: Any) -> None:
@@ -24,5 +24,5 @@ class ReportOperator(BaseOperator):
         self.of = of
 
     def reported(self, context: Context) -> Any:
-        """The result of the command, as its JSON says it."""
+        """Returns the JSON result of the command."""
         return context["ti"].xcom_pull(task_ids=self.source)

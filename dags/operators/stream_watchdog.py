@@ -33,10 +33,10 @@ HINTS = {
 
 
 def stream_events(status: Any, domain: str, before: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Full name of a table that has a new version -> the facts of its asset's event.
+    """Returns the asset event of each table with a new version, by full name.
 
     Args:
-        before: full name -> the version at the last look; a table without one has no event yet.
+        before: full name -> the version at the last check; a table without one has no event yet.
     """
     closed = {query["query"]: query["watermark"] for query in status["queries"] if query["domain"] == domain}
     return {
@@ -60,7 +60,7 @@ def is_by_stream(lake: Lake, name: str, after: int, through: int) -> bool:
 class StreamOperator(CommandOperator):
     """Checks once, restarts stopped or stalled processes, and fails if a restart does not help.
 
-    The asset of each table that its stream has written since the last look gets an event.
+    Each table that its stream has written since the last check gets an asset event.
     """
 
     def __init__(self, *, domain: str, changes: AssetAlias, **settings: Any) -> None:

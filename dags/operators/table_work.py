@@ -1,4 +1,4 @@
-"""Operator that reconciles one table, and notes in its log and in the table's asset what changed."""
+"""Operator that reconciles one table, and reports the changes in its log and in the table's asset."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ALL_RIGHT = "all_right"
 
 
 class ReconcileOperator(CommandOperator):
-    """Reconciles one table; where it changes, the table's asset gets an event with the rows, the cause and the version.
+    """Reconciles one table; if rows change, the table's asset gets an event with the count, cause and version.
 
-    A verification is one job for all tables, which `look` has done: then this task reports what it found.
+    A verification is one job for all tables, run by `look`; then this task only reports its findings.
     """
 
     def __init__(self, *, of: str, changes: AssetAlias, **settings: Any) -> None:
@@ -52,7 +52,7 @@ class ReconcileOperator(CommandOperator):
 
 
 def with_work(document: object) -> set[str]:
-    """The tasks that have something to do after a look: of tables with work, or that were changed or found wrong."""
+    """Returns the tasks with work after the task `look`: tables with pending work, and those found changed or wrong."""
     parts: Sequence[Any] = document if isinstance(document, list) else []
     names = {part for part in parts if isinstance(part, str)}
     reports = read_reports([part for part in parts if isinstance(part, Mapping)])
@@ -61,7 +61,7 @@ def with_work(document: object) -> set[str]:
 
 
 def lines_of(reports: Collection[TableReport]) -> Iterator[str]:
-    """The work on a table in lines for people."""
+    """Yields lines for people about the work on a table."""
     for one in reports:
         yield f"{one.cause}: {one.touched:,} input rows were late or changed; {one.scopes:,} groups of rows recomputed."
         if one.changed:

@@ -1,4 +1,4 @@
-"""Airflow plugin: the timetables of Twofold's DAGs, which its scheduler and its API have to know."""
+"""Registers the timetables of Twofold's DAGs with Airflow's scheduler and API."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SERVING = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 
 @dataclass(frozen=True, kw_only=True)
 class TaskState:
-    """A task of a run; `state` is None until the scheduler looked at it, `try_number` 0 where it was never started."""
+    """A task of a run; `state` is None until the scheduler has seen it, `try_number` is 0 until it starts."""
 
     task_id: str
     state: str | None
@@ -38,7 +38,7 @@ class TaskState:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """The question that a task asks a person: `body` is Markdown."""
+    """A question that a task asks a person; `body` is Markdown."""
 
     subject: str
     body: str
@@ -46,10 +46,10 @@ class Question:
 
 
 def wait_ready(settings: Settings, timeout_s: float = 600) -> None:
-    """Return when the API answers and every component of Airflow reports that it is healthy.
+    """Waits until the API answers and every component of Airflow reports that it is healthy.
 
     Raises:
-        ProcessFailed: they do not within `timeout_s`; names those that are missing.
+        ProcessFailed: they do not do so within `timeout_s`; names those that are missing.
     """
     client = Client(settings)
     deadline = time.monotonic() + timeout_s
@@ -73,7 +73,7 @@ class Client:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def unhealthy(self) -> list[str]:
-        """Components that do not report that they are healthy; `api-server` when there is no answer."""
+        """Lists the components that do not report that they are healthy; `api-server` if the API does not answer."""
         try:
             health = self._call("GET", "/api/v2/monitor/health", authenticate=False)
         except ProcessFailed:
@@ -81,20 +81,20 @@ class Client:
         return [name for name in SERVING if (health.get(name) or {}).get("status") != "healthy"]
 
     def dags(self) -> list[str]:
-        """Ids of the DAGs that were loaded."""
+        """Lists the ids of the loaded DAGs."""
         return [dag["dag_id"] for dag in self._all("/api/v2/dags", "dags")]
 
     def import_errors(self) -> dict[str, str]:
-        """File -> traceback, of the DAG files that cannot be loaded."""
+        """Maps each DAG file that cannot be loaded to its traceback."""
         errors = self._all("/api/v2/importErrors", "import_errors")
         return {error["filename"]: error["stack_trace"] for error in errors}
 
     def pause(self, dag_id: str, *, paused: bool) -> None:
-        """Let the scheduler start no run of a DAG, or let it start them again."""
+        """Pauses a DAG, so that the scheduler starts no run of it, or resumes it."""
         self._call("PATCH", f"/api/v2/dags/{_quoted(dag_id)}", {"is_paused": paused})
 
     def trigger(self, dag_id: str, conf: Mapping[str, object] | None = None) -> str:
-        """Start a run of a DAG; its run id.
+        """Starts a run of a DAG and returns its run id.
 
         Raises:
             BadArgument: no such DAG, or params that it refuses.
@@ -105,12 +105,12 @@ class Client:
         return run_id
 
     def triggered_by_assets(self, dag_id: str) -> list[str]:
-        """Ids of the newest runs of a DAG that events of assets started, the newest first."""
+        """Lists the ids of the newest runs of a DAG that asset events started, newest first."""
         newest = self._call("GET", f"/api/v2/dags/{_quoted(dag_id)}/dagRuns?order_by=-run_after&limit=20")["dag_runs"]
         return [run["dag_run_id"] for run in newest if run["run_type"] == "asset_triggered"]
 
     def result(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """The return value of a task of a run.
+        """Returns the return value of a task in a run.
 
         Raises:
             BadArgument: it returned nothing.
@@ -119,11 +119,11 @@ class Client:
         return self._call("GET", path)["value"]
 
     def dag_run_state(self, dag_id: str, run_id: str) -> str:
-        """`queued`, `running`, `success` or `failed`."""
+        """Returns the state of a run: `queued`, `running`, `success` or `failed`."""
         return str(self._call("GET", _run(dag_id, run_id))["state"])
 
     def wait(self, dag_id: str, run_id: str, timeout_s: float) -> str:
-        """The state in which a run ends.
+        """Waits until a run ends and returns its final state.
 
         Raises:
             ProcessFailed: it has not ended within `timeout_s`; names the states of its tasks.
@@ -137,7 +137,7 @@ class Client:
         return state
 
     def task_instances(self, dag_id: str, run_id: str) -> list[TaskState]:
-        """The states of the tasks of a run."""
+        """Lists the states of the tasks of a run."""
         return [
             TaskState(
                 task_id=task["task_id"],
@@ -150,10 +150,10 @@ class Client:
         ]
 
     def succeed(self, dag_id: str, run_id: str, tasks: Collection[str], note: str) -> None:
-        """Let tasks of a run that have not begun succeed without being started, with a note.
+        """Marks tasks of a run that have not started as succeeded, with a note, so that they never start.
 
         Raises:
-            BadArgument: no such run or task; nothing, or a part of them, has succeeded.
+            BadArgument: no such run or task; some or all of the tasks were not marked.
         """
         entities = [{"task_id": task, "new_state": "success", "note": note} for task in sorted(tasks)]
         answer = self._call(
@@ -163,20 +163,20 @@ class Client:
             raise BadArgument(f"Airflow did not let {len(errors)} tasks of {dag_id} succeed: {errors[0]['error']}.")
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
-        """The log of one try of a task, one line per event."""
+        """Returns the log of one try of a task, one line per event."""
         path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/logs/{try_number}?map_index={map_index}"
         lines = self._call("GET", path)["content"]
         return "\n".join(line if isinstance(line, str) else str(line.get("event", line)) for line in lines)
 
     def question(self, dag_id: str, run_id: str, task_id: str) -> Question | None:
-        """The question that the task waits for a person to answer; None while it asks nothing."""
+        """Returns the open question of a task, or None if it waits for no answer."""
         asked = self._call("GET", f"{_run(dag_id, run_id)}/hitlDetails?task_id={_quoted(task_id)}")["hitl_details"]
         if not asked or asked[0]["response_received"]:
             return None
         return Question(subject=asked[0]["subject"], body=asked[0]["body"] or "", options=tuple(asked[0]["options"]))
 
     def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
-        """Decide what the task asked, as the user `admin`.
+        """Answers a task's question as the user `admin`.
 
         Raises:
             BadArgument: it asks nothing, or offers no such option.
@@ -185,7 +185,7 @@ class Client:
         self._call("PATCH", path, {"chosen_options": [option], "params_input": {}})
 
     def _all(self, path: str, what: str) -> list[dict[str, Any]]:
-        """Reads all entries of a list, page by page: Airflow answers with at most 100, whatever limit is asked for."""
+        """Reads all pages of a list; Airflow returns at most 100 entries per page, whatever limit is requested."""
         listed: list[dict[str, Any]] = []
         while True:
             page = self._call("GET", f"{path}?limit={PAGE}&offset={len(listed)}")[what]
@@ -217,9 +217,10 @@ class Client:
         return str(self._call("POST", "/auth/token", credentials, authenticate=False)["access_token"])
 
     def _answered(self, method: str, path: str, body: object) -> dict[str, Any]:
-        """The answer to a request, which is made again while none comes in time; none does more when made twice.
+        """Sends a request and returns the answer; repeats the request if none comes in time.
 
-        A run gets its id here: one that was started unheard is refused the second time, as is a decision.
+        Every request is safe to repeat. Run ids are chosen by the client, so Airflow refuses a run that an unanswered
+        request has started already; it refuses a second decision in the same way.
         """
         unheard = 0
         while True:

@@ -35,10 +35,10 @@ DATABASE_WAIT_S = 30
 
 
 def prepare(settings: Settings) -> None:
-    """Make Airflow's secrets and its database. Safe to repeat; at once when the database is there in this version.
+    """Creates Airflow's secrets and database. Safe to repeat; returns at once if the database has this version.
 
     Raises:
-        ProcessFailed: the database cannot be made; says what Airflow printed.
+        ProcessFailed: the database cannot be created; the message holds Airflow's output.
     """
     import importlib.metadata
 
@@ -65,7 +65,7 @@ def prepare(settings: Settings) -> None:
 
 
 def programs(settings: Settings, *, dags: Path = DAGS) -> list[Program]:
-    """The programs that the supervisor runs; `prepare` must have been called once."""
+    """Lists the programs that the supervisor runs; `prepare` must have been called before."""
     return [
         Program(
             name=f"airflow-{component}",
@@ -80,7 +80,7 @@ def programs(settings: Settings, *, dags: Path = DAGS) -> list[Program]:
 
 
 def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
-    """The variables that every Airflow process and every task of it has; they hold secrets."""
+    """Returns the environment variables of every Airflow process and task; they include secrets."""
     address = base_url(settings)
     options = {
         "CORE__DAGS_FOLDER": dags,
@@ -119,25 +119,25 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
         "AIRFLOW_HOME": str(directory(settings)),
         "PYTHONPATH": str(ROOT),
         "PYTHONUNBUFFERED": "1",
-        # Tasks report to the API server of this machine, also where the way out of it is a proxy.
+        # Tasks report to the API server of this machine, even if it reaches the network through a proxy.
         "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY"), HOST])),
     }
 
 
 def base_url(settings: Settings) -> str:
-    """The address of the Airflow UI."""
+    """Returns the address of the Airflow UI."""
     return f"http://{HOST}:{settings.airflow_port}"
 
 
 def parser_log(settings: Settings) -> Path:
-    """The log of the process that loads DAG files."""
+    """Returns the log of the process that loads DAG files."""
     return settings.logs / "airflow-dag-processor.log"
 
 
 def parser_traceback(settings: Settings, most: int = 3) -> list[str]:
-    """The last lines of the newest traceback in that log; none if it has none.
+    """Returns the last lines of the newest traceback in the log of the DAG processor; empty if it has none.
 
-    A child that loads a file can die before it reports an import error; it leaves its traceback there alone.
+    A child process that dies while it loads a file reports no import error; its traceback is only in that log.
     """
     try:
         with parser_log(settings).open("rb") as file:
@@ -151,12 +151,12 @@ def parser_traceback(settings: Settings, most: int = 3) -> list[str]:
 
 
 def directory(settings: Settings) -> Path:
-    """`AIRFLOW_HOME`."""
+    """Returns the path `AIRFLOW_HOME`."""
     return settings.home / "airflow"
 
 
 def password(settings: Settings) -> str:
-    """The password of the user `admin`: the setting, or one that was made for this home."""
+    """Returns the password of the user `admin`: the setting, or one that was generated for this home."""
     return settings.airflow_password or _secret(settings, "admin.password", lambda: secrets.token_urlsafe(9))
 
 
@@ -165,7 +165,7 @@ def _secret(settings: Settings, name: str, make: Callable[[], str] | None = None
 
 
 def _fernet_key() -> str:
-    """32 random bytes as `cryptography.fernet` wants them; good enough for every other key."""
+    """Generates 32 random bytes in the format of `cryptography.fernet`; other keys use them, too."""
     import base64
 
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()

@@ -7,8 +7,8 @@
     between(archive, "flights.departures", start_ms, end_ms)       # times: partition -> the offsets of a range of time
     frame(spark, archive, ranges, ["offset", "value"])             # source: a DataFrame, columns of the Kafka source
     read_all(archive.plan(ranges), archive.store, ["value"])       # read: Arrow batches in this process, without Spark
-    log_frame(spark, settings, archive, topic, ranges[topic])      # union: archive, and the broker where it has none
+    log_frame(spark, settings, archive, topic, ranges[topic])      # union: archive, and the broker for the rest
 
-What is not archived is refused before anything is read (NotArchived names the frontier, LogGap what is missing);
+Offsets that are not archived are refused before anything is read (NotArchived names the frontier, LogGap the hole);
 damage is found while reading (CorruptSegment).
 """

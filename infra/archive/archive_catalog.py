@@ -18,7 +18,7 @@ TIMEOUT_S = 30.0
 
 
 def open_archive(settings: Settings, topics: Sequence[str]) -> Archive:
-    """The archive of these topics as it is now; a topic that does not exist or is not tiered has nothing in it.
+    """Opens the archive of these topics as of now; a topic that does not exist or is not tiered is empty in it.
 
     Raises:
         BrokerUnreachable: retryable.
@@ -37,7 +37,7 @@ def _uuid(identity: object) -> UUID:
 
 
 def _records(settings: Settings) -> Iterator[Record]:
-    """The records that the broker wrote about archived segments until now."""
+    """Yields the broker's metadata records about archived segments up to now."""
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=settings.bootstrap_servers.split(","), enable_auto_commit=False)

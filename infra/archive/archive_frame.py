@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def frame(spark: SparkSession, archive: Archive, ranges: RangesOf, columns: Sequence[str] = COLUMNS) -> DataFrame:
-    """The archived records of the offsets `[from, to)` of partitions.
+    """Reads the archived records with offsets `[from, to)` of each partition as a DataFrame.
 
-    Columns that are not named are not even made. Damage is found while rows are read and fails the Spark job with the
-    text of the CorruptSegment.
+    Only the named columns are built. Damage is found while rows are read and fails the Spark job with the text of the
+    CorruptSegment.
 
     Raises:
         as `tasks`: before a job starts.

@@ -30,15 +30,15 @@ _OPTIONS = ("topic", STARTING, ENDING, "columns", "bootstrap", "archive")
 class ArchiveSource(DataSource):
     """`spark.read.format("archive")`, once `spark.dataSource.register(ArchiveSource)` has registered it.
 
-    The rows and their schema are those of the source `kafka`. What is to be read is planned when the query is; the
-    broker is asked which segments it archived, and for nothing else. `infra.archive.archive_frame` gives the same rows
-    to the platform itself, without the copy of each row that Spark makes of a data source's.
+    The rows and their schema are those of the source `kafka`. The read is planned when the query is planned; the
+    broker is asked only for the list of archived segments. `infra.archive.archive_frame` gives the same rows to the
+    platform itself, and avoids the copy of each row that Spark makes for a data source.
 
     Options:
         topic: full name.
         startingOffsets: `earliest` or JSON of partition -> first offset, as `{"0": 12}`; others are left out then.
         endingOffsets: `latest`, which is the frontier of the archive, or JSON of partition -> offset after the last.
-        columns: names with commas between, also `headers`; what is not named is not made.
+        columns: names separated by commas, also `headers`; others are not built.
         bootstrap, archive: in place of the platform's settings of these names.
     """
 
@@ -86,11 +86,12 @@ class _Asked:
 
 
 def asked_ranges(topic: str, bounds: Mapping[int, ArchivedBounds], starting: str, ending: str) -> Ranges:
-    """The offset ranges that the options of a read ask for.
+    """Resolves the options of a read to offset ranges.
 
     Raises:
-        NotArchived: nothing of the topic.
-        BadArgument: no offsets; partitions of one that the other has not; a partition without archived records.
+        NotArchived: nothing of the topic is archived.
+        BadArgument: an option is no offsets; the two options name different partitions; a partition has no archived
+            records.
     """
     if not bounds:
         raise NotArchived(

@@ -1,4 +1,4 @@
-"""Reads a range of the log from the archive where it has it, from the broker for the rest."""
+"""Reads a range of the log from the archive as far as it reaches, and from the broker for the rest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Source = Literal["archive", "broker"]
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
-    """Offsets `[start, end)` of a partition that one source is to give."""
+    """Offsets `[start, end)` of a partition that are read from one source."""
 
     start: int
     end: int
@@ -41,7 +41,7 @@ def log_frame(
     ranges: Ranges,
     columns: Sequence[str] = COLUMNS,
 ) -> DataFrame:
-    """The committed records of the offsets `[from, to)` of partitions, each once, wherever they are; in no order.
+    """Reads the committed records with offsets `[from, to)`, each once, in no order, from archive and broker.
 
     Raises:
         NotArchived: a range goes beyond the end of the log.
@@ -62,7 +62,7 @@ def log_frame(
 def split(
     topic: str, ranges: Ranges, archived: Mapping[int, Sequence[ArchivedBounds]], broker: Mapping[int, PartitionOffsets]
 ) -> dict[int, list[Stretch]]:
-    """Each range in stretches that meet: the archive's, and around them the broker's; an empty range has none.
+    """Splits each range between archive and broker, without gap or overlap; an empty range gives no part.
 
     Args:
         archived: ranges of each partition that the archive has, in order.
@@ -70,7 +70,7 @@ def split(
 
     Raises:
         NotArchived: a range goes beyond the end of the log.
-        LogGap: what the archive does not have, the broker has not either.
+        LogGap: neither the archive nor the broker has an offset of a range.
     """
     found = {}
     for partition, (start, end) in sorted(ranges.items()):
@@ -83,7 +83,7 @@ def split(
 
 
 def stretches(start: int, end: int, archived: Sequence[ArchivedBounds]) -> list[Stretch]:
-    """The offsets `[start, end)` of a partition in order: what the archive has of them, and what it has not.
+    """Splits the offsets `[start, end)` of a partition, in order, between the archive and the broker.
 
     Args:
         archived: ranges that the archive has, in order.
@@ -104,7 +104,7 @@ def stretches(start: int, end: int, archived: Sequence[ArchivedBounds]) -> list[
 
 
 def _require_meeting(topic: str, partition: int, asked: tuple[int, int], found: Sequence[Stretch]) -> None:
-    """Refuse stretches that leave an offset out, or hold it twice."""
+    """Refuses parts that leave an offset out or hold it twice."""
     edges = [asked[0], *(edge for part in found for edge in (part.start, part.end)), asked[1]]
     if any(one != other for one, other in list(pairwise(edges))[::2]):
         raise LogGap(
@@ -136,7 +136,7 @@ def _require_on_broker(topic: str, partition: int, part: Stretch, there: Partiti
 
 
 def _rounds(found: Mapping[int, Sequence[Stretch]]) -> Iterator[tuple[Source, dict[int, tuple[int, int]]]]:
-    """All stretches, by as few readings as possible: one holds of each partition one stretch of one source."""
+    """Yields the parts in as few reads as possible: each read has one source and at most one part per partition."""
     sources: tuple[Source, ...] = ("archive", "broker")
     for source in sources:
         by_partition = {p: [(s.start, s.end) for s in parts if s.source == source] for p, parts in found.items()}
@@ -146,7 +146,7 @@ def _rounds(found: Mapping[int, Sequence[Stretch]]) -> Iterator[tuple[Source, di
 def broker_frame(
     spark: SparkSession, settings: Settings, topic: str, ranges: Ranges, columns: Sequence[str] = COLUMNS
 ) -> DataFrame:
-    """The committed records of the offsets `[from, to)` of partitions, through the broker; fails where it lacks any."""
+    """Reads the committed records with offsets `[from, to)` of partitions from the broker; fails if it lacks any."""
 
     def edges(side: int) -> str:
         return json.dumps({topic: {str(partition): bounds[side] for partition, bounds in ranges.items()}})

@@ -26,8 +26,8 @@ SPLIT_BYTES = 64 << 20
 class ArchivedBounds:
     """The offsets `[start, end)` of a partition that can be read from the archive alone.
 
-    The frontier `end` is where the archive ends or has a hole, or where the first transaction began of which it does
-    not hold the end: whether those records are visible only the broker knows.
+    The frontier `end` is the end of the archive, a hole in it, or the start of the first transaction whose end is not
+    archived: only the broker knows whether its records are visible.
     """
 
     start: int
@@ -57,16 +57,16 @@ class Archive:
         self._unfinished: dict[Segment, list[int]] = {}
 
     def bounds(self, topic: str) -> dict[int, ArchivedBounds]:
-        """The archived bounds of each partition of a topic; a partition without archived records is left out.
+        """Returns the archived bounds by partition of a topic; a partition without archived records is left out.
 
         Raises:
-            CorruptSegment: of the snapshot of producers that the frontier is computed from.
+            CorruptSegment: the producers' snapshot, which gives the frontier, is damaged.
             ArchiveUnreachable: retryable.
         """
         return {partition: runs[0] for partition, runs in self.runs(topic).items()}
 
     def runs(self, topic: str) -> dict[int, list[ArchivedBounds]]:
-        """The ranges of each partition that can be read, in order: more than one where there are holes.
+        """Returns the readable ranges by partition, in order; more than one if there are holes.
 
         Raises:
             as `bounds`.
@@ -78,12 +78,12 @@ class Archive:
             yield ArchivedBounds(start=start, end=self._frontier(found.run(start)))
 
     def size(self, topic: str) -> int:
-        """Bytes of the topic's segments, without their indexes."""
+        """Returns the size of the topic's segments in bytes, without their indexes."""
         pieces = (piece for found in self.partitions.get(topic, {}).values() for piece in found.pieces)
         return sum({piece.segment.id: piece.segment.size for piece in pieces}.values())
 
     def plan(self, ranges: RangesOf, split_bytes: int | None = None) -> list[Part]:
-        """The parts that hold the offsets `[from, to)` of partitions: one per segment, several for a large one.
+        """Plans the parts that hold the offsets `[from, to)` of partitions: one per segment, several for a large one.
 
         Args:
             split_bytes: a segment that is larger is read in parts of about this size; None: as the archive was opened.
@@ -92,7 +92,7 @@ class Archive:
             NotArchived: a range ends beyond the frontier of its partition, which it names. Nothing of it is read.
             LogGap: a range begins before the archive does, or meets a hole in it.
             BadArgument: a range that ends before it begins.
-            CorruptSegment: of an index.
+            CorruptSegment: an index is damaged.
             ArchiveUnreachable: retryable.
         """
         return [
@@ -118,7 +118,7 @@ class Archive:
                 yield from self._parts(piece.segment, first, until, aborted, split_bytes)
 
     def _pieces(self, topic: str, partition: int, start: int, end: int) -> tuple[Piece, ...]:
-        """The pieces without a hole between them that hold the range."""
+        """Returns the consecutive pieces, without a hole between them, that hold the range."""
         asked = f"{topic}, partition {partition}: offsets [{start}, {end}) are asked for, and the archive "
         facts = {"topic": topic, "partition": partition, "asked": (start, end)}
         archived = self.partitions.get(topic, {}).get(partition)
@@ -156,21 +156,21 @@ class Archive:
         return run
 
     def _frontier(self, run: tuple[Piece, ...]) -> int:
-        """The offset before which the pieces alone decide what is visible."""
+        """Returns the first offset whose visibility these pieces do not decide alone."""
         whole = [piece for piece in run if _is_whole(piece)]
         if not whole:
             return run[0].start
         return max(run[0].start, min([whole[-1].end, *self._open_after(whole[-1])]))
 
     def _open_after(self, piece: Piece) -> list[int]:
-        """First offsets of transactions that go on behind a segment."""
+        """Returns the first offsets of the transactions that are open at the end of a segment."""
         segment = piece.segment
         if segment not in self._unfinished:
             self._unfinished[segment] = open_transactions(self.store, segment)
         return self._unfinished[segment]
 
     def _aborted(self, pieces: tuple[Piece, ...], start: int, end: int) -> list[Aborted]:
-        """Aborted transactions that reach into the range; a later segment may hold the end of one."""
+        """Returns the aborted transactions that overlap the range; the end of one may be in a later segment."""
         aborted: list[Aborted] = []
         concerned = [piece for piece in pieces if piece.end > start]
         for number, piece in enumerate(concerned):
@@ -211,5 +211,5 @@ class Archive:
 
 
 def _is_whole(piece: Piece) -> bool:
-    """Whether no later leader wrote over the end of the segment: its snapshot of producers describes the log then."""
+    """Whether the end of the segment is valid: no later leader overwrote it, so its producers' snapshot applies."""
     return piece.end == piece.segment.end

@@ -17,13 +17,13 @@ from infra.kafka.record_columns import schema
 from infra.offset_ranges import RangesOf
 
 TASK_BYTES = 16 << 20
-PARTS = 4  # of a task, at least, where segments are large against what is read
+PARTS = 4  # of a task, at least, if segments are large relative to the read
 LEAST_PART_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Work:
-    """All that a task needs to know."""
+    """The input of one task."""
 
     store: Store
     columns: list[str]
@@ -31,7 +31,7 @@ class _Work:
 
 
 def tasks(archive: Archive, ranges: RangesOf, columns: Sequence[str], cores: int) -> list[bytes]:
-    """The offsets `[from, to)` of partitions as work for `read_task`.
+    """Splits the offsets `[from, to)` of partitions into serialized inputs for `read_task`.
 
     Raises:
         BadArgument: a column that archived records do not have.
@@ -43,32 +43,33 @@ def tasks(archive: Archive, ranges: RangesOf, columns: Sequence[str], cores: int
 
 
 def read_task(task: bytes) -> Iterator[pa.RecordBatch]:
-    """The records of a task, in the log's order; raises as `read`."""
+    """Reads the records of a task, in the order of the log; raises as `read`."""
     work = msgspec.json.decode(task, type=_Work)
     yield from read_all(work.parts, work.store, work.columns)
 
 
 def fine(archive: Archive, ranges: RangesOf, least: int) -> list[Part]:
-    """The parts of ranges, small enough that `least` groups of them can be about equal.
+    """Plans the parts of ranges, small enough to form at least `least` groups of about equal size.
 
-    Six segments make two groups of one and two of two, so that one of two cores ends a quarter of the time earlier.
+    Six segments on two cores, for example, would leave groups of unequal size, and one core idle for a quarter of the
+    time.
 
     Raises:
         as Archive.plan.
     """
     parts = archive.plan(ranges)
     largest = max(LEAST_PART_BYTES, sum(map(_bytes, parts)) // (PARTS * least))
-    # Halves of what is a little too large would not be worth their indexes.
+    # Halves of slightly oversized parts would not be worth their indexes.
     if all(_bytes(part) <= 2 * largest for part in parts):
         return parts
     return archive.plan(ranges, largest)
 
 
 def grouped(parts: Sequence[Part], least: int) -> list[list[Part]]:
-    """Parts that follow each other, in groups of about equal bytes, up to TASK_BYTES, so that all cores end together.
+    """Groups consecutive parts into groups of about equal bytes, up to TASK_BYTES, so that all cores finish together.
 
     Args:
-        least: so many groups, or a multiple of it, where there are parts enough.
+        least: the number of groups, if there are enough parts; a multiple of it if groups would exceed TASK_BYTES.
     """
     sizes = [_bytes(part) for part in parts]
     total = max(1, sum(sizes))

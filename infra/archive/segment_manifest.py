@@ -22,7 +22,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class ArchivedPartition:
-    """The archived log of a partition: pieces in order; where one does not begin at the end of the last is a hole."""
+    """The archived log of a partition: pieces in order; there is a hole between pieces that do not meet."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class ArchivedPartition:
         return self.pieces[0].start
 
     def run(self, offset: int) -> tuple[Piece, ...]:
-        """The pieces from the one that holds an offset up to the next hole; none when no piece holds it."""
+        """Returns the pieces from the one with this offset up to the next hole; empty if no piece has it."""
         run: list[Piece] = []
         for piece in self.pieces:
             if (run and run[-1].end == piece.start) or (not run and piece.start <= offset < piece.end):
@@ -45,24 +45,24 @@ class ArchivedPartition:
 
     @property
     def bytes(self) -> int:
-        """Size of the logs of its segments."""
+        """The size in bytes of the logs of its segments."""
         return sum({piece.segment: piece.segment.size for piece in self.pieces}.values())
 
     def segment_of(self, offset: int) -> Segment | None:
-        """The segment that holds an offset; None where none does."""
+        """Returns the segment that holds an offset, or None if none does."""
         run = self.run(offset)
         return run[0].segment if run else None
 
     def holes(self) -> list[tuple[int, int]]:
-        """Offsets `[from, to)` between pieces that no segment holds."""
+        """Returns the offset ranges `[from, to)` between pieces that no segment holds."""
         return [(before.end, after.start) for before, after in pairwise(self.pieces) if before.end != after.start]
 
 
 def copied_segments(records: Iterable[Record]) -> list[Segment]:
-    """Segments whose copy is complete and whose deletion has not begun.
+    """Filters segments to those that are copied completely and are not being deleted.
 
     Args:
-        records: of one segment in the order in which they were written.
+        records: those of one segment are in the order of writing.
     """
     segments: dict[UUID, Segment] = {}
     states: dict[UUID, State] = {}
@@ -85,10 +85,10 @@ def copied_segments(records: Iterable[Record]) -> list[Segment]:
 
 
 def archived(segments: Sequence[Segment], topic_ids: Mapping[str, UUID]) -> dict[str, dict[int, ArchivedPartition]]:
-    """The archived offsets of each partition; partitions without any are left out.
+    """Returns the archived offsets by topic and partition; partitions without any are left out.
 
     Args:
-        topic_ids: of the topics that are asked for; segments of a deleted topic that had the same name have another id.
+        topic_ids: ids of the requested topics; segments of a deleted topic of the same name have another id.
     """
     grouped: dict[tuple[str, int], list[Segment]] = {}
     for segment in segments:
@@ -105,7 +105,7 @@ def archived(segments: Sequence[Segment], topic_ids: Mapping[str, UUID]) -> dict
 
 
 def _pieces(segments: Sequence[Segment]) -> Iterable[Piece]:
-    """One segment per offset: the one that reaches farthest, of those whose leader's word counts there."""
+    """Yields pieces without overlap: at each offset the longest segment whose leader epoch is valid there."""
     reigns = _reigns(segments)
     candidates = [piece for segment in segments for piece in _valid(segment, reigns)]
     at = min((piece.start for piece in candidates), default=0)
@@ -121,9 +121,9 @@ def _pieces(segments: Sequence[Segment]) -> Iterable[Piece]:
 
 
 def _reigns(segments: Sequence[Segment]) -> dict[int, tuple[int, float]]:
-    """Leader epoch -> offsets `[from, to)` at which its word counts: up to where a later leader began.
+    """Maps each leader epoch to the offsets `[from, to)` for which it is valid: up to the start of a later epoch.
 
-    A leader that was elected without the last records of the one before wrote its own in their place.
+    A leader that was elected without the last records of its predecessor wrote its own records at their offsets.
     """
     begins: dict[int, int] = {}
     for segment in segments:
@@ -138,7 +138,7 @@ def _reigns(segments: Sequence[Segment]) -> dict[int, tuple[int, float]]:
 
 
 def _valid(segment: Segment, reigns: Mapping[int, tuple[int, float]]) -> Iterable[Piece]:
-    """The runs of the segment's offsets whose epoch counts there."""
+    """Yields the ranges of the segment's offsets whose leader epoch is valid there."""
     bounds = [*segment.epochs, (-1, segment.end)]
     start = end = None
     for (epoch, first), (_, after) in pairwise(bounds):

@@ -26,12 +26,12 @@ _ARENA_BYTES = 2 << 20  # decompressed at once, unless one batch needs more
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Offsets `[start, end)` of a segment, and where to find them: what one task reads.
+    """Offsets `[start, end)` of a segment with their byte positions: the unit that one task reads.
 
     Args:
         position: the byte at which to begin; a batch begins there.
         anchor: an offset before which the batch at `position` begins, from the offset index; None at byte 0.
-        stop: a byte after which nothing of the part comes.
+        stop: a byte after which the part has no batch.
         aborted: transactions of the segment that are invisible.
         contiguous: no offset may be missing, as in a log that was never compacted.
     """
@@ -47,11 +47,11 @@ class Part:
 
 
 def read(part: Part, store: Store, columns: Sequence[str] = record_columns.COLUMNS) -> Iterator[pa.RecordBatch]:
-    """The part's records in order of their offsets, without those of aborted transactions and without markers.
+    """Yields the part's committed records in the order of their offsets, without markers.
 
     Raises:
-        CorruptSegment: names the segment, the batch and the reason. What was yielded before must not be used: it is
-            not all, and a damaged index of aborted transactions is found at their end only.
+        CorruptSegment: names the segment, the batch and the reason. Rows yielded before must not be used: they are not
+            all, and a damaged index of aborted transactions is found only at the end.
         ArchiveUnreachable: retryable.
     """
     visibility = Visibility(part.segment, part.aborted, (part.start, part.end), complete=part.contiguous)
@@ -71,18 +71,18 @@ def read(part: Part, store: Store, columns: Sequence[str] = record_columns.COLUM
 def read_all(
     parts: Iterable[Part], store: Store, columns: Sequence[str] = record_columns.COLUMNS
 ) -> Iterator[pa.RecordBatch]:
-    """The records of parts one after the other, in this process; raises as `read`."""
+    """Yields the records of several parts, in this process; raises as `read`."""
     for part in parts:
         yield from read(part, store, columns)
 
 
 def batches_of(part: Part, store: Store, more: Callable[[], bool] = lambda: False) -> Iterator[Batches]:
-    """The batches that overlap the part, and a few around them, a window of bytes at a time.
+    """Yields the batches that overlap the part, and a few around them, one window of bytes at a time.
 
-    Their headers are held against each other and the segment, their content is not looked at; raises as `read`.
+    Their headers are checked against each other and the segment, their content is not; raises as `read`.
 
     Args:
-        more: whether batches behind the part are wanted too.
+        more: whether batches after the part are requested, too.
     """
     segment = part.segment
     if (size := store.size(segment, "log")) != segment.size:
@@ -118,7 +118,7 @@ def _hold_against_checksums(batches: Batches, wanted: npt.NDArray[np.intp]) -> N
 
 
 class _Arena:
-    """Memory into which batches are decompressed one behind the other, then parsed together."""
+    """A buffer into which batches are decompressed one after the other, then parsed together."""
 
     def __init__(self, part: Part, columns: Sequence[str]) -> None:
         self._part, self._columns = part, columns
@@ -129,7 +129,7 @@ class _Arena:
         self._places: list[tuple[Batches, int]] = []
 
     def add(self, batches: Batches, indices: npt.NDArray[np.intp]) -> Iterator[pa.RecordBatch]:
-        """Take batches; yields the records of those before whenever there is no room for more."""
+        """Adds batches; yields the records of earlier ones whenever the buffer is full."""
         table = batches.table(indices)
         if not batches.codecs[indices].any():  # parsed where they are
             yield from self.rows()
@@ -147,14 +147,14 @@ class _Arena:
             self._growth = size / max(1, len(payload))
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """The records of what was taken; the arena is empty then."""
+        """Yields the records of the buffered batches and empties the buffer."""
         table, places = np.array(self._table, np.int64).reshape(len(self._table), record_parser.WIDTH), self._places
         data = self._room[: self._used]
         self._used, self._table, self._places = 0, [], []
         yield from self._parsed(data, table, places)
 
     def _decompress(self, batches: Batches, index: int, codec: int, payload: memoryview) -> int | None:
-        """Bytes of the decompressed records, put behind what is there; None when there is no room left for them."""
+        """Decompresses a batch into the free part of the buffer and returns its bytes; None if it does not fit."""
         while True:
             try:
                 return codecs.decompress(codec, payload, self._room[self._used :])

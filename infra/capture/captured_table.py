@@ -10,15 +10,15 @@ from infra.errors import BadDeclaration
 
 PREFIX = "twofold_"
 LONGEST_NAME = 63
-"""Of a replication slot."""
+"""The longest name of a replication slot."""
 UNCHANGED = "__twofold_value_did_not_travel__"
-"""What stands for a large value that an update did not touch: PostgreSQL does not send it again."""
+"""The placeholder for a large value that an update did not change: PostgreSQL does not send it again."""
 MARK_PREFIX = "twofold_mark"
 """Prefix of the messages in the database's log that are marks: places in it that every capture meets."""
 OPERATION, MARK = "cdc_op", "mark"
-"""The column that says what a change is; its value for a place in the database's log, of no row."""
+"""The column with the kind of a change; its value for a mark, which belongs to no row."""
 OUTBOX_COLUMNS = ("id", "aggregatetype", "aggregateid", "type", "payload")
-"""Of an outbox table, by Debezium's names."""
+"""The columns of an outbox table, by Debezium's names."""
 _NAME = re.compile(rf"{PREFIX}(\d+)_\w+\Z")
 
 
@@ -30,7 +30,7 @@ class Capture:
         topic: full name of the topic.
         table: `schema.name`.
         snapshot: 1; each time that the table is captured again, the next number.
-        is_outbox: each inserted row holds a record of the topic; what else happens to it is no record.
+        is_outbox: each inserted row holds a record of the topic; its updates and deletes are no records.
         writes_marks: its connector writes the marks that all captures of the database meet.
         largest_record: bytes that a record of the topic may have, those included that are refused into quarantine.
         columns: column -> the declared type, without a size; of arrays that of their elements. None of an outbox.
@@ -53,7 +53,7 @@ class Capture:
 
 
 def unfit_names(topics: Iterable[str]) -> Iterator[tuple[str, BadDeclaration]]:
-    """The captured topics whose connectors cannot have the names that they would have, and why.
+    """Yields the captured topics whose connector names would be invalid or ambiguous, each with its error.
 
     Args:
         topics: full names.
@@ -84,11 +84,11 @@ def unfit_names(topics: Iterable[str]) -> Iterator[tuple[str, BadDeclaration]]:
 
 
 def again(topic: str) -> str:
-    """The hint where tables may lack changes."""
+    """Returns the hint to capture a table again, for tables that may lack changes."""
     return f"`./twofold recapture {topic}` captures the table again"
 
 
 def snapshot_number(name: str) -> int:
-    """The number of the snapshot in the name of a capture; 1 in any other."""
+    """Parses the number of the snapshot in the name of a capture; 1 for any other name."""
     match = _NAME.match(name)
     return int(match[1]) if match else 1

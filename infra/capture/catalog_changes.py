@@ -1,8 +1,8 @@
-"""Finds what the database's catalog says against a capture: of a table that no connector can follow, or that changed.
+"""Compares the database's catalog with a capture: tables that no connector can follow, and tables that changed.
 
-A connector reads the log of one table, which its publication knows by OID. What happens by the catalog alone, a
-replaced table or a detached partition, is in no log: it is noted what the catalog said before the snapshot, and
-compared at each look.
+A connector reads the log of one table, which its publication knows by OID. Changes of the catalog alone, such as a
+replaced table or a detached partition, are in no log. Therefore the catalog is noted before the snapshot, and compared
+with the current one at each check.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIZE = re.compile(r"\(\d+(?:,-?\d+)?\)")
 
 
 def unfit_table(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, str]]:
-    """Why changes of a table cannot be captured as they are declared, each with what to do."""
+    """Yields the reasons why changes of a table cannot be captured as declared, each with a remedy."""
     lost = [part.name for part in table.parts.values() if not part.is_logged]
     if lost:
         yield (
@@ -58,7 +58,7 @@ def unfit_table(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, st
 
 
 def _unfit_key(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, str]]:
-    """The fault of the key that identifies the rows of a table."""
+    """Yields the faults of the key that identifies the rows of a table, each with a remedy."""
     if not table.key:
         yield (
             f"{capture.table} has no primary key: once it is captured, PostgreSQL refuses to update and delete.",
@@ -89,12 +89,12 @@ def _unfit_key(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, str
 
 
 def is_read_as(declared: str, column: CatalogColumn) -> bool:
-    """Whether the values of a column are what their declared type makes of them, or are refused by it.
+    """Whether the declared type reads the values of a column correctly, or refuses them.
 
     The connector's JSON has no types: a date is a number of days, a time one of microseconds, bytes are text.
 
     Args:
-        declared: without a size, `decimal`; of arrays that of their elements.
+        declared: without a size, as `decimal`; the element type for arrays.
     """
     kind = SIZE.sub("", column.type).removesuffix("[]")
     if declared in _READ_AS:
@@ -103,10 +103,10 @@ def is_read_as(declared: str, column: CatalogColumn) -> bool:
 
 
 def lost_since(settings: Settings, capture: Capture, noted: CatalogTable | None, today: CatalogTable) -> str:
-    """The events since the snapshot without a change record; empty: there were none.
+    """Describes the change that has no change record since the snapshot; empty if there was none.
 
     Args:
-        noted: what the catalog said before the snapshot, of partitions and files at the last look.
+        noted: the catalog before the snapshot; partitions and files as of the last check.
 
     Raises:
         DatabaseUnreachable: retryable.
@@ -135,12 +135,12 @@ def _parts_changed(settings: Settings, capture: Capture, noted: CatalogTable, to
         is_same = before is not None and before.since == part.since
         if not is_same and not part.is_new:
             return f"{part.name} was attached to {capture.table}: no change says that it brought rows"
-        # Of an outbox rows that went are no matter, and rewritten ones were sent.
+        # Deleted rows of an outbox do not matter, and rewritten ones were sent.
         if before is None or before.file == part.file or capture.is_outbox:
             continue
         if part.inserted is not None and part.inserted == before.inserted:  # it was empty, and is
             continue
-        # A VACUUM FULL keeps who wrote a row. What writes all rows again, or removes them, leaves none from before.
+        # A VACUUM FULL keeps the writer of a row; a rewrite or removal of all rows leaves no earlier ones.
         if not has_rows_from_before(settings, oid, noted.transaction):
             return f"{part.name} was truncated or rewritten, as by ALTER COLUMN ... TYPE: no change says its rows"
     gone = [part.name for oid, part in noted.parts.items() if oid not in today.parts]
@@ -158,10 +158,10 @@ def _columns_changed(capture: Capture, noted: CatalogTable, today: CatalogTable)
 
 
 def to_note(noted: CatalogTable, today: CatalogTable) -> CatalogTable | None:
-    """The catalog to note after a look without findings; None: the one noted already is as good.
+    """Returns the catalog to note after a check without findings; None if the noted one is still good.
 
-    Partitions that came are noted, so that their end is seen; and once a day where the log is, for the next rewrite.
-    Columns stay those of the snapshot.
+    New partitions are noted, so that their end is detected; the position of the log is noted once a day, to recognize
+    the next rewrite. Columns stay those of the snapshot.
     """
     now = replace(today, columns=noted.columns)
     return None if replace(now, transaction=noted.transaction) == noted else now

@@ -24,7 +24,7 @@ from infra.sql.names import POSTGRES
 RELEASE_S = 30.0  # how long a stopped connector may hold its slot
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text"
 WRITE_MARK = f"SELECT pg_logical_emit_message(false, {POSTGRES.literal(MARK_PREFIX)}, {_NOW})"
-"""A mark with the database's time, in microseconds. What was committed before it is before it in each topic."""
+"""A mark with the database's time, in microseconds. Changes committed before it precede it in each topic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +32,10 @@ class CaptureState:
     """The state of a capture.
 
     Args:
-        state: of the connector's task, as Connect says it, or `MISSING`.
-        slot: of the database, as `pg_replication_slots` says: `reserved`, `extended`, `unreserved`, `lost`; None: it
-            is not there.
-        retained_bytes: of the write-ahead log, kept by the database until the connector has it.
+        state: of the connector's task as reported by Connect, or `MISSING`.
+        slot: the slot's `wal_status` in `pg_replication_slots`: `reserved`, `extended`, `unreserved`, `lost`; None: no
+            slot.
+        retained_bytes: of write-ahead log that the database keeps for the connector.
         fault: what is wrong; empty when nothing is.
         hint: what to do about it.
     """
@@ -50,7 +50,7 @@ class CaptureState:
 
 
 def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
-    """The connector's configuration; each that differs from Debezium's default says why."""
+    """Returns the connector's configuration; a comment explains each value that differs from Debezium's default."""
     at = address(settings)
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -68,17 +68,17 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
         "publication.name": capture.name,
         "publication.autocreate.mode": "disabled",
         "snapshot.mode": "initial",
-        # By default the connector skips to where the slot stands, and says nothing of what it skipped.
+        # The default skips silently to the position of the slot.
         "offset.mismatch.strategy": "trust_offset",
-        # By default truncates are left out.
+        # The default leaves out truncates.
         "skipped.operations": "none",
-        # A value is what the database holds, or refused: nothing is rounded.
+        # A value is exact, or refused: nothing is rounded.
         "decimal.handling.mode": "string",
         "time.precision.mode": "microseconds",
         "interval.handling.mode": "string",
         "binary.handling.mode": "bytes",
         "hstore.handling.mode": "json",
-        # By default columns of unknown types are left out.
+        # The default leaves out columns of unknown types.
         "include.unknown.datatypes": "true",
         "unavailable.value.placeholder": UNCHANGED,
         # A table without changes would hold back the slot, and the log of the database with it.
@@ -104,7 +104,7 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
 
 
 def _change_events(capture: Capture) -> dict[str, str]:
-    """Change events and marks go to the topic as they are."""
+    """Returns the options that route change events and marks to the topic unchanged."""
     return {
         "message.prefix.include.list": MARK_PREFIX,
         "transforms": "route",
@@ -115,7 +115,7 @@ def _change_events(capture: Capture) -> dict[str, str]:
 
 
 def _outbox_records(capture: Capture) -> dict[str, str]:
-    """Each inserted row becomes the record that it holds: its key, its payload as it is, and headers."""
+    """Returns the options that turn each inserted row into the record in it: key, unchanged payload, headers."""
     text = "org.apache.kafka.connect.storage.StringConverter"
     return {
         "message.prefix.exclude.list": ".*",
@@ -134,9 +134,9 @@ def _outbox_records(capture: Capture) -> dict[str, str]:
 
 
 def known(settings: Settings, capture: Capture) -> list[Capture]:
-    """The captures for the same topic that Connect knows, by the number of their snapshot.
+    """Lists the captures for the same topic that Connect knows, ordered by the number of their snapshot.
 
-    Several: the last one replaces the others, and what is gone since their time is still to be removed.
+    If there are several, the last one replaces the others, and rows deleted since are still to be removed.
 
     Raises:
         ConnectUnreachable: retryable.
@@ -148,11 +148,11 @@ def known(settings: Settings, capture: Capture) -> list[Capture]:
 
 
 def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 180) -> None:
-    """Have the connector run with today's configuration; does nothing when it does.
+    """Creates, updates or restarts the connector, so that it runs with the current configuration.
 
     Raises:
-        CaptureFailed: there is no such table, changes of it were lost, the connector stops with an error, or it does
-            not run within `timeout_s`.
+        CaptureFailed: the table is missing, changes of it were lost, the connector stops with an error, or it does not
+            run within `timeout_s`.
         ConnectUnreachable, DatabaseUnreachable: retryable.
     """
     deadline = time.monotonic() + timeout_s
@@ -178,7 +178,7 @@ def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 180) -> N
 
 
 def ensure_retired(settings: Settings, capture: Capture) -> None:
-    """Stop the connector, drop its slot, and keep it as a sign that its successor has not replaced it yet.
+    """Stops the connector and drops its slot, but keeps the connector until its successor has replaced it.
 
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
@@ -191,7 +191,7 @@ def ensure_retired(settings: Settings, capture: Capture) -> None:
 
 
 def wait_snapshot(settings: Settings, capture: Capture, timeout_s: float) -> None:
-    """Return when every row of the snapshot is in the topic.
+    """Waits until every row of the snapshot is in the topic.
 
     Raises:
         CaptureFailed: the connector failed, or it takes longer.
@@ -213,10 +213,10 @@ def wait_snapshot(settings: Settings, capture: Capture, timeout_s: float) -> Non
 
 
 def publish(settings: Settings, capture: Capture) -> None:
-    """Has the database publish the table: partitions as their root, and what it computes of other columns.
+    """Publishes the table in the database: partitions as their root, and stored generated columns.
 
-    What the catalog says of the table then is noted with the publication: before the snapshot, in one transaction,
-    in which nothing else alters the table.
+    The table's catalog entry is noted with the publication, before the snapshot and in one transaction, in which no
+    other session can alter the table.
     """
     names = {"name": sql.Identifier(capture.name), "table": sql.Identifier(*capture.table.split("."))}
     inserts = ", publish = 'insert'" if capture.is_outbox else ""
@@ -237,7 +237,7 @@ def _configure(settings: Settings, capture: Capture) -> None:
 
 
 def state(settings: Settings, capture: Capture) -> CaptureState:
-    """The state of the newest capture for the topic.
+    """Returns the state of the newest capture for the topic.
 
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
@@ -268,12 +268,12 @@ def state(settings: Settings, capture: Capture) -> CaptureState:
 
 
 def require_table(settings: Settings, capture: Capture) -> None:
-    """Refuse to capture what is not there, or is not what is declared.
+    """Refuses to capture a table that does not exist or differs from its declaration.
 
     A connector would wait for a missing table, and miss its first rows.
 
     Raises:
-        CaptureFailed: the database has no such table, its key or its columns are others, or it is no outbox.
+        CaptureFailed: the database has no such table, its key or columns differ, or it is no outbox.
         DatabaseUnreachable: retryable.
     """
     _require_fit(capture, table_today(settings, capture.table, capture.name))
@@ -292,13 +292,12 @@ def _require_fit(capture: Capture, found: tuple[CatalogTable, CatalogTable | Non
 
 
 def require_whole(settings: Settings, capture: Capture) -> None:
-    """Refuse to go on where changes were lost, by a gap in the log or by what is in no log.
+    """Refuses to continue if changes were lost, by a gap in the log or by a change that is in no log.
 
-    What a look that finds nothing wrong has seen of partitions is noted for the next one.
+    A check without findings notes the partitions that it has seen, for the next one.
 
     Raises:
-        CaptureFailed: as `require_table` and `require_no_gap`; or the catalog says another thing than before the
-            snapshot.
+        CaptureFailed: as `require_table` and `require_no_gap`; or the catalog differs from that before the snapshot.
         ConnectUnreachable, DatabaseUnreachable: retryable.
     """
     found = table_today(settings, capture.table, capture.name)
@@ -314,10 +313,10 @@ def require_whole(settings: Settings, capture: Capture) -> None:
 
 
 def require_no_gap(settings: Settings, capture: Capture) -> None:
-    """Refuse to go on where changes were lost: a connector that has a position, and a slot that has not.
+    """Refuses to continue if the connector has a position and the slot does not have the changes after it.
 
     Raises:
-        CaptureFailed: the slot is gone, was invalidated, or begins behind the connector's position; or the log ends
+        CaptureFailed: the slot is gone, was invalidated, or begins after the connector's position; or the log ends
             before it.
     """
     # The slot before the position, which it follows: a connector that goes on in between has no gap.
@@ -349,7 +348,7 @@ def require_no_gap(settings: Settings, capture: Capture) -> None:
 
 
 def committed_lsn(settings: Settings, capture: Capture) -> int | None:
-    """The LSN up to which Connect has recorded the connector's progress; None: there is no connector, or none yet."""
+    """Returns the LSN up to which Connect has recorded the connector's progress; None if it has recorded none."""
     offset = _offset(settings, capture)
     return max(
         (int(offset[name]) for name in ("lsn", "lsn_proc", "lsn_commit") if offset.get(name) is not None), default=None
@@ -357,10 +356,10 @@ def committed_lsn(settings: Settings, capture: Capture) -> int | None:
 
 
 def undeclared_slots(settings: Settings, captures: Iterable[Capture]) -> list[str]:
-    """Replication slots of captures that are no topic's; each keeps the database's log from its place on.
+    """Lists the replication slots of captures that belong to no declared topic; each makes the database keep its log.
 
     Args:
-        captures: of all declared topics; where there are none, nothing is asked.
+        captures: of all declared topics; if there are none, the database is not asked.
 
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
@@ -373,11 +372,11 @@ def undeclared_slots(settings: Settings, captures: Iterable[Capture]) -> list[st
 
 
 def remove(settings: Settings, name: str) -> None:
-    """Remove a connector with its slot and its publication; what it captured stays in its topic.
+    """Removes a connector with its slot and its publication; captured records stay in the topic.
 
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
-        StatementRefused: the database refuses, as while a connector of another worker reads the slot.
+        StatementRefused: the database refuses, for example while a connector of another worker reads the slot.
     """
     if kafka_connect.ask(settings, "GET", f"/connectors/{name}") is not None:
         kafka_connect.ask(settings, "DELETE", f"/connectors/{name}")
@@ -385,7 +384,7 @@ def remove(settings: Settings, name: str) -> None:
 
 
 def _drop_slot(settings: Settings, name: str) -> None:
-    """Drop a slot and its publication, as soon as the connector that was stopped no longer connects again."""
+    """Drops a slot and its publication, once the stopped connector no longer reconnects."""
     slots = "FROM pg_replication_slots WHERE slot_name = %s"
 
     def drop() -> None:
@@ -408,16 +407,13 @@ def _task(settings: Settings, capture: Capture) -> tuple[str, str]:
 
 
 def _offset(settings: Settings, capture: Capture) -> dict[str, Any]:
-    """The connector's place in the database's log, as Connect has recorded it; empty while it has none."""
+    """Returns the connector's position in the database's log, as recorded by Connect; empty if it has none."""
     answer = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/offsets") or {}
     return next((entry["offset"] for entry in answer.get("offsets", ()) if entry.get("offset")), {})
 
 
 def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int, int, int]:
-    """The row of `pg_replication_slots` for a slot, the bytes of the log that are kept for it, two places in the log.
-
-    They are the LSN from which the slot goes on, and where the log ends.
-    """
+    """Returns a slot's `wal_status`, the bytes of log kept for it, the LSN at which it continues, and the last LSN."""
     rows = query(
         settings,
         "SELECT wal_status, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, "
@@ -429,7 +425,7 @@ def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int, int, i
 
 
 def main(arguments: list[str]) -> int:
-    """`remove NAME`: give up a connector, its slot and its publication."""
+    """Runs the command line: `remove NAME` removes a connector, its slot and its publication."""
     match arguments:
         case ["remove", name] if name.startswith(PREFIX):
             try:

@@ -1,4 +1,4 @@
-"""Parses Debezium's change events of PostgreSQL to rows with what changed them."""
+"""Parses Debezium's change events of PostgreSQL to rows with their operation and position."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class _Change(msgspec.Struct):
 
 @dataclass(frozen=True)
 class DebeziumParser:
-    """Parses change events: makes each a flat JSON object, which the parser of JSON then holds against the schema."""
+    """Parses change events: converts each to a flat JSON object, which the JSON parser checks against the schema."""
 
     format: RecordFormat
 
     def parse(self, raw: pa.Table) -> Parsed:
-        """The changes that are what the schema says, and of the others why they are not."""
+        """Parses change events; returns the rows that fit the schema, and the faults of the others."""
         values: list[bytes | None] = []
         faults: dict[int, list[str]] = {}
         for row, value in enumerate(raw["value"].to_pylist()):
@@ -98,7 +98,7 @@ class DebeziumParser:
         return replace(parsed, faults={**parsed.faults, **faults})
 
     def keys(self, values: Sequence[bytes | None]) -> pa.Table:
-        """The primary keys of the rows that refused changes are about; those that cannot be read are left out."""
+        """Returns the primary keys of refused changes; unreadable ones are left out."""
         deletions = pa.array([_as_deletion(value) for value in values], pa.binary())
         columns = self.parse(pa.table({"value": deletions})).columns
         return pa.table({name: columns[name] for name in self.format.key if not name.startswith("cdc_")})
@@ -164,7 +164,7 @@ class DebeziumParser:
 
     @cached_property
     def _markers(self) -> frozenset[bytes]:
-        """The placeholders for a value that was not sent, as JSON, in each of the forms that Debezium gives them."""
+        """The placeholders for a value that was not sent, as JSON, in each form that Debezium gives them."""
         text = UNCHANGED.encode()
         # As Java's UUID.nameUUIDFromBytes.
         named = uuid.UUID(bytes=hashlib.md5(text, usedforsecurity=False).digest(), version=3)
@@ -181,7 +181,7 @@ def _event(
     unchanged: Sequence[str] = (),
     missing: Sequence[str] = (),
 ) -> bytes:
-    """The event as a flat JSON object."""
+    """Encodes the event as a flat JSON object."""
     snapshot, commit, position = _place(source, operation)
     return msgspec.json.encode(
         {
@@ -199,7 +199,7 @@ def _event(
 
 
 def snapshot_of(value: bytes | None) -> int | None:
-    """The number of the snapshot that a change belongs to, or follows; None where that cannot be read."""
+    """Returns the number of the snapshot that a change belongs to or follows; None if it cannot be read."""
     try:
         return snapshot_number(msgspec.json.decode(value or b"", type=_Sourced).source.name)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -207,7 +207,7 @@ def snapshot_of(value: bytes | None) -> int | None:
 
 
 def is_truncate(value: bytes | None) -> bool:
-    """Whether a change is one of the whole table, which names no row."""
+    """Whether a change truncates the whole table, and so names no row."""
     try:
         return msgspec.json.decode(value or b"", type=_Change).op == "t"
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -215,7 +215,7 @@ def is_truncate(value: bytes | None) -> bool:
 
 
 def _as_deletion(value: bytes | None) -> bytes | None:
-    """The change with its kind replaced: of a deletion nothing is read but the key."""
+    """Converts a change to a deletion, of which only the key is read."""
     try:
         change = msgspec.json.decode(value or b"", type=_Change)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -224,7 +224,7 @@ def _as_deletion(value: bytes | None) -> bytes | None:
 
 
 def _place(source: _Source, operation: str) -> tuple[int, int | None, int]:
-    """The number of the snapshot, where the transaction before was committed, and where the change is."""
+    """Returns the snapshot's number, the LSN of the previous commit, and the LSN of the change."""
     if source.snapshot == "incremental":  # read again for a signal to Debezium: no change, without a place in the log
         return 0, 0, 0
     number = snapshot_number(source.name)
@@ -235,13 +235,13 @@ def _place(source: _Source, operation: str) -> tuple[int, int | None, int]:
 
 
 def _position(sequence: str) -> tuple[int | None, int]:
-    """The places of the previous commit and of the change, as `source.sequence` gives them."""
+    """Parses `source.sequence`: the LSNs of the previous commit and of the change."""
     commit, position = msgspec.json.decode(sequence, type=tuple[str | None, str])
     return None if commit is None else int(commit), int(position)
 
 
 def _converted(column: str, cell: msgspec.Raw, kind: FieldType) -> Any:
-    """The value as JSON records of a topic have it."""
+    """Converts a value to its form in JSON records of a topic."""
     text = bytes(cell)
     if text == _NULL:
         return None

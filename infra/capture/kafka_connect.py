@@ -31,7 +31,7 @@ _LOGGING_JARS = ("log4j-api", "log4j-core", "log4j-slf4j-impl")
 
 
 def program(settings: Settings) -> Program:
-    """The programs that the supervisor runs; `prepare` must have been called once."""
+    """Returns the program that the supervisor runs; `prepare` must have been called before."""
     places = [f"{settings.jars / 'connect'}/*"]
     places += [str(path) for name in _LOGGING_JARS for path in (settings.jars / "broker").glob(f"{name}-[0-9]*.jar")]
     command = [
@@ -51,7 +51,7 @@ def program(settings: Settings) -> Program:
 
 
 def prepare(settings: Settings) -> None:
-    """Write the worker's configuration, and the password of the captured database, which connectors refer to.
+    """Writes the worker's configuration, and the captured database's password, to which connectors refer.
 
     Raises:
         MissingTool: no Java, or jars that cannot be fetched.
@@ -67,12 +67,12 @@ def prepare(settings: Settings) -> None:
 
 
 def password_reference(settings: Settings) -> str:
-    """The password's reference in a connector's configuration, which the broker keeps and Connect shows."""
+    """Returns the placeholder for the password in a connector's configuration, which Connect stores and shows."""
     return f"${{dir:{_secrets(settings)}:{_PASSWORD}}}"
 
 
 def properties(settings: Settings) -> dict[str, object]:
-    """The configuration of the worker: what it remembers is in topics of the broker, nothing on this machine."""
+    """Returns the worker's configuration: its state is in topics of the broker, not on this machine."""
     storage = {
         f"{kind}.storage.{name}": value
         for kind in ("config", "offset", "status")
@@ -106,7 +106,7 @@ def properties(settings: Settings) -> dict[str, object]:
 
 
 def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
-    """Return when the worker answers and can take connectors.
+    """Waits until the worker answers and accepts connectors.
 
     Raises:
         ConnectUnreachable: it did not within `timeout_s`.
@@ -123,11 +123,11 @@ def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
 
 
 def ask(settings: Settings, method: str, path: str, body: object = None) -> Any:
-    """The answer of Connect's REST interface; None for an empty one or for what does not exist.
+    """Calls Connect's REST API; returns None for an empty answer or if the resource does not exist.
 
     Raises:
         ConnectUnreachable: it does not answer, or cannot yet. Retryable.
-        ProcessFailed: it refuses; says what it says.
+        ProcessFailed: it refuses; the message holds its answer.
     """
     request = urllib.request.Request(
         f"http://{HOST}:{settings.connect_port}{path}",

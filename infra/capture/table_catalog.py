@@ -72,11 +72,11 @@ class CatalogColumn:
     """A column of a table.
 
     Attributes:
-        type: as PostgreSQL writes it, `numeric(20,4)`; of a domain the type that it is made of.
+        type: as PostgreSQL writes it, `numeric(20,4)`; for a domain its base type.
         kind: as `pg_type.typtype`: `b` base, `d` domain, `e` enum, `r` and `m` ranges, `c` composite.
-        is_virtual: it is computed when it is read, so that its values are in no change.
+        is_virtual: computed on read, so that change events do not have it.
         key: its place in the primary key, from 0; None: it is not in it.
-        number: which no other column of the table ever has.
+        number: unique among all columns that the table ever had.
     """
 
     name: str
@@ -95,10 +95,10 @@ class TablePart:
     Attributes:
         since: the transaction that attached it; empty of the captured table itself.
         is_new: it was created as a partition, and has been none of another table.
-        file: where its rows are; another one after each rewrite.
-        inserted: how many rows were ever inserted into it, where it is empty; None: it is not.
+        file: the file node of its rows; each rewrite changes it.
+        inserted: the count of rows ever inserted into it, if it is empty; None: it is not empty.
         is_logged: its changes are in the database's log.
-        identity: what a change says of the row before it, as `pg_class.relreplident`; `d`: the primary key.
+        identity: the old values in a change, as `pg_class.relreplident`; `d`: the primary key.
     """
 
     name: str
@@ -120,7 +120,7 @@ class CatalogTable:
         system: the identifier of the database cluster.
         timeline: of the cluster; another one after a restore, and after a standby server was promoted.
         day: when this was asked.
-        transaction: all before it had ended by then.
+        transaction: every earlier transaction had ended by then.
         is_deferrable: two rows may have one primary key within a transaction.
         parts: by OID, the table itself included.
     """
@@ -144,7 +144,7 @@ class CatalogTable:
 
 
 def missing_tables(settings: Settings, tables: Sequence[str]) -> list[str]:
-    """Those of these tables, as `schema.name`, that the database does not have.
+    """Lists those of the tables, as `schema.name`, that the database does not have.
 
     Raises:
         DatabaseUnreachable: retryable.
@@ -156,7 +156,7 @@ def missing_tables(settings: Settings, tables: Sequence[str]) -> list[str]:
 
 
 def columns_of(settings: Settings, table: str) -> list[CatalogColumn]:
-    """The columns of a table, in its order; none where the database has no such table.
+    """Lists the columns of a table in its order; empty if the database has no such table.
 
     Raises:
         DatabaseUnreachable: retryable.
@@ -165,7 +165,7 @@ def columns_of(settings: Settings, table: str) -> list[CatalogColumn]:
 
 
 def table_today(settings: Settings, table: str, publication: str) -> tuple[CatalogTable, CatalogTable | None] | None:
-    """A table as the catalog describes it, and the note on its publication; None: there is no such table.
+    """Reads a table's catalog entry and the one noted on its publication; None if there is no such table.
 
     Raises:
         DatabaseUnreachable: retryable.
@@ -175,18 +175,18 @@ def table_today(settings: Settings, table: str, publication: str) -> tuple[Catal
 
 
 def note_table(connection: Connection, table: str, publication: str) -> None:
-    """Notes with a publication what the catalog says of its table."""
+    """Saves the table's current catalog entry as a note on a publication."""
     [(today, _)] = connection.execute(_TODAY, {"table": table, "publication": publication})
     connection.execute(_note(publication, today))
 
 
 def note_again(settings: Settings, publication: str, table: CatalogTable) -> None:
-    """Notes this with the publication in place of what was noted."""
+    """Replaces the note on a publication by this catalog entry."""
     query(settings, _note(publication, asdict(table)))
 
 
 def has_rows_from_before(settings: Settings, oid: str, transaction: str) -> bool:
-    """Whether a table still has a row that was written before a transaction, as it has when a VACUUM moved its rows.
+    """Whether a table still has a row older than a transaction, as after a VACUUM moved its rows.
 
     Raises:
         DatabaseUnreachable: retryable.

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 _CHANGE_TYPE = "_change_type"
 _GONE = ("not found", "No such file", "Expected contiguous commit files", "Invalid table version")
-"""What delta-rs says where a file of the log or of the change feed is missing."""
+"""Messages of delta-rs if a file of the log or of the change feed is missing."""
 
 
 def changed_rows(
     lake: Lake, name: str, after: int, through: int, columns: Sequence[str], table: DeltaTable | None = None
 ) -> pa.Table:
-    """All rows, old and new, that commits in `(after, through]` inserted, updated or deleted.
+    """Reads all rows, old and new, that commits in `(after, through]` inserted, updated or deleted.
 
     Args:
-        table: that table, at `through` or later; None: it is opened, which costs the reading of its log.
+        table: the opened table, at `through` or later; None: open it, which reads its log.
 
     Returns:
-        Those of the `columns` that the table has, and `_change_type`, one row per old or new row. A table that has none
-        of the columns gives as many rows: Arrow forgets the number of rows of a table without columns.
+        The `columns` that the table has, and `_change_type`, one row per old or new row. The number of rows is right
+        even if the table has none of the columns, although Arrow loses it for a table without columns.
 
     Raises:
         ChangesGone: commits or data files of that time were cleaned up.
@@ -52,16 +52,16 @@ def changed_rows(
 
 
 def side_of(row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Whether a row of a change feed is what the row was `before` or `after`, and the table's own columns."""
+    """Splits a row of a change feed into its side, `before` or `after`, and the table's own columns."""
     side = "before" if row[_CHANGE_TYPE] in ("update_preimage", "delete") else "after"
     return side, {column: value for column, value in row.items() if not column.startswith(("_commit", "_change"))}
 
 
 def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """The rows that these commits changed, as they were before the first and after the last of them.
+    """Returns the rows that these commits changed: as before the first commit, and as after the last one.
 
     Raises:
-        ChangesGone: that cannot be read any more.
+        ChangesGone: the changes can no longer be read.
     """
     schema = pa.schema(lake.open(name, max(versions)).schema())
     feed = schema.append(pa.field(_CHANGE_TYPE, pa.string())).append(pa.field("_commit_version", pa.int64()))
@@ -84,7 +84,7 @@ def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str])
 
 
 def changes_between(table: DeltaTable, name: str, first: int, last: int, schema: pa.Schema) -> pa.Table:
-    """The rows of the change feed of these versions, with the columns of the schema."""
+    """Reads the change feed of these versions, with the columns of the schema."""
     # Names are read as SQL: unquoted, `Zone` is another column, `order` an error, and `null` a value.
     names = list(map(DATAFUSION.name, schema.names))
     with naming_what_is_gone(name, first, last):
@@ -94,7 +94,7 @@ def changes_between(table: DeltaTable, name: str, first: int, last: int, schema:
 
 @contextmanager
 def naming_what_is_gone(name: str, first: int, last: int) -> Iterator[None]:
-    """Raise an error of any engine that reads a change feed as what it is, where files of these versions are missing.
+    """Turns any engine's missing-file error into `ChangesGone`.
 
     Raises:
         ChangesGone: a `FileNotFoundError`, too.
@@ -113,5 +113,5 @@ def naming_what_is_gone(name: str, first: int, last: int) -> Iterator[None]:
 
 
 def columns_in(table: DeltaTable, columns: Sequence[str]) -> pa.Schema:
-    """The schema of those of the columns that the table has."""
+    """Returns the schema of the given columns that the table has."""
     return pa.schema([f for f in pa.schema(table.schema()) if f.name in columns])

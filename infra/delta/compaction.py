@@ -1,7 +1,7 @@
 """Compacts the files of a table, and clusters those of a merged table by time.
 
-A MERGE writes every file again in which it finds a row. What streams revise is recent: where recent rows lie together,
-a micro-batch costs the same however long the table's history is; where one file holds all, it costs as much as that.
+A MERGE rewrites every file that holds a matching row. Streams change recent rows: if those are in few files, the cost
+of a micro-batch does not grow with the table's history; if one file holds all rows, it does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = logging.getLogger("twofold.tidy")
 
 
 class Extent(NamedTuple):
-    """A data file: its rows and bytes, and the times between which the rows lie; None: unknown."""
+    """A data file: its rows, its bytes, and the least and greatest time of its rows; None: unknown."""
 
     rows: int
     size: int
@@ -43,13 +43,13 @@ class Extent(NamedTuple):
 
 
 def compact(lake: Lake, name: str, by: str | None = None) -> None:
-    """Merge small files, write a log checkpoint and remove commits that have expired; rows stay as they are.
+    """Merges small files, writes a log checkpoint and removes expired commits; rows stay as they are.
 
-    Best effort: files that are rewritten meanwhile are left for the next time.
+    Best effort: files that others rewrite meanwhile are left for the next run.
 
     Args:
-        by: a time or date of the table's rows, by which its files are sorted apart when too much of them is mixed;
-            None: rows are appended, and not revised.
+        by: a time or date column by which files are sorted if too many overlap; None: rows are only appended, never
+            revised.
     """
     from deltalake.exceptions import CommitFailedError
 
@@ -79,7 +79,7 @@ def compact(lake: Lake, name: str, by: str | None = None) -> None:
 
 
 def compact_without_history(lake: Lake, name: str) -> None:
-    """Compact a table, and remove what its older versions need: of a ledger only the newest is ever read."""
+    """Compacts a table and deletes its older versions, for ledgers, of which only the newest version is read."""
     from deltalake.exceptions import DeltaError
 
     try:
@@ -96,9 +96,9 @@ def _set(table: DeltaTable, properties: dict[str, str]) -> None:
 
 
 def after_commit() -> PostCommitHookProperties:
-    """The post-commit options of delta-rs: it does not search the log for expired files, which `tidy` does.
+    """Returns delta-rs options that skip the cleanup of expired log files after a commit; `tidy` does it instead.
 
-    That took half of a commit's time in a log of a thousand commits, and six sevenths in one of twenty thousand.
+    The cleanup took half of a commit's time in a log of a thousand commits, and six sevenths in one of twenty thousand.
     """
     from deltalake import PostCommitHookProperties
 
@@ -106,10 +106,10 @@ def after_commit() -> PostCommitHookProperties:
 
 
 def merged_size(total: int, target: int) -> int:
-    """Bytes up to which files that lie side by side are made one, in a table that is not sorted again.
+    """Returns the size in bytes up to which neighbouring files are merged, in a table that is not sorted again.
 
-    A quarter of a sorted file, so that no old file is made one with the newest. In a large table more: each time that
-    it doubles its files do, until a stream would wait too long for one, so that they stay a few thousand.
+    It is a quarter of a sorted file, so that no old file is merged with the newest. It grows with the table, so that
+    the number of files stays at a few thousand, up to a size that would make a stream wait too long.
     """
     size = target // 4
     while size < 16 * target and size * _FILES < total:
@@ -118,9 +118,9 @@ def merged_size(total: int, target: int) -> int:
 
 
 def is_mixed(files: Sequence[Extent], target: int) -> bool:
-    """Whether so much lies in files that share their times with others, or that are too large, that sorting pays.
+    """Whether so many bytes are in oversized files, or in files that overlap in time, that sorting pays.
 
-    Not where it would take long, nor where it is unknown when the rows of a file are.
+    False if sorting would take too long, or if the times of a file are unknown.
     """
     total = sum(file.size for file in files)
     if total > _MOST or any(file.least is None or file.greatest is None for file in files):

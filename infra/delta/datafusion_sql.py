@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 def select(table: DeltaTable, columns: Sequence[str], predicate: str | None = None) -> pa.Table:
-    """Rows of a table, in its own types; read from the files, and parts of files, that can hold them."""
+    """Reads rows of a table in its own types, only from files and row groups that can hold them."""
     schema = pa.schema(table.schema())
     rows = table.scan(columns=list(columns), predicate=predicate)
     return pa.table(rows).cast(pa.schema([schema.field(name) for name in columns]))
 
 
 def span(rows: pa.Table, columns: Sequence[str], alias: str = "") -> str:
-    """A condition that holds for every row that equals one of these in the columns, and for some a millisecond beyond.
+    """Writes a condition on columns that holds for every row equal to one of these rows, and for some others.
 
-    Statistics of files are cut to the millisecond, so that a finer bound would pass over a file.
+    Bounds of times are a millisecond wider: statistics are cut to the millisecond, so a finer bound would skip a file.
 
     Args:
-        alias: of the relation that the columns belong to; empty: there is only one.
+        alias: of the relation that has the columns; empty: there is only one.
     """
     parts = ["true"]
     for column in columns:

@@ -1,7 +1,7 @@
 """The one writer of Delta tables: two engines, the same guarantees.
 
-Small commits go through delta-rs in this process (tenths of a second), large ones through Spark. Whoever writes, a
-commit carries a transaction id that makes it happen once, and says in `userMetadata` where its rows come from.
+Small commits go through delta-rs in this process (tenths of a second), large ones through Spark. With either engine a
+commit carries a transaction id, so that it happens once, and records the source of its rows in `userMetadata`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _log = logging.getLogger("twofold.writer")
 
 @dataclass(frozen=True, kw_only=True)
 class CommitTag:
-    """The tag that a commit carries.
+    """The transaction id and metadata of a commit.
 
     Attributes:
         app: the stream of commits that it belongs to; the table remembers the last `version` of each.
-        version: grows with every commit of `app`; one that is not greater was made already and is skipped.
+        version: grows with every commit of `app`; a commit with no greater one was made already and is skipped.
         info: offset ranges, cause, run, code fingerprint: kept as JSON in `userMetadata`.
     """
 
@@ -56,13 +56,13 @@ class CommitTag:
     info: Mapping[str, object] = field(default_factory=dict)
 
     def metadata(self, writer: str) -> str:
-        """The info as JSON, with what distinguishes this writer's commit from another's of the same tag."""
+        """Encodes the info as JSON, with this writer's id, to distinguish its commit from others with the same tag."""
         return json.dumps({**self.info, WRITER: writer}, default=str, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
 class Written:
-    """The effect of a commit; all zero when it had been made before."""
+    """The effect of a commit; all zero if it had been made before."""
 
     inserted: int = 0
     updated: int = 0
@@ -72,7 +72,7 @@ class Written:
     skipped: bool = False
 
     def __add__(self, other: Written) -> Written:
-        """This commit, then the other one."""
+        """Adds the effect of a later commit."""
         return Written(
             inserted=self.inserted + other.inserted,
             updated=self.updated + other.updated,
@@ -87,7 +87,7 @@ class Written:
 
     @property
     def is_nothing(self) -> bool:
-        """Nothing was to be done, and no one had done it before: there was no commit."""
+        """Whether there was no commit, neither now nor before, since nothing had to change."""
         return self.version is None and not self.skipped
 
 
@@ -95,7 +95,7 @@ class Writer:
     """Writes one Delta table.
 
     Args:
-        keep_small: called after every hundredth commit, where no one else compacts the table.
+        keep_small: called after every hundredth commit, if no one else compacts the table.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Writer:
         self._table = OpenTable(lake, name)
 
     def append(self, rows: Rows, stamp: CommitTag) -> Written:
-        """Add the rows, once.
+        """Appends the rows, once.
 
         Raises:
             SchemaMismatch: names the missing and the unexpected columns.
@@ -123,17 +123,17 @@ class Writer:
         return self._commit(rows, stamp, lambda table: self._append_spark(frame, stamp))
 
     def append_new(self, app: str, new: Callable[[], pa.Table]) -> pa.Table:
-        """Append the rows that `new` gives, which reads the table to know them.
+        """Appends the rows that `new` returns; `new` reads the table to find them.
 
         Args:
-            app: who writes; of several that write at once under one name, one does, and the others ask `new` again.
+            app: the writer's name; if several write at once under one name, one succeeds, and the others call `new`
+                again.
 
         Returns:
-            The rows that were written: none when the table has them all, so that it may be asked for again after a
-            crash.
+            The rows that were written; none if the table has them all, so that a call can be repeated after a crash.
 
         Raises:
-            WriteConflict: others were first each time. Retryable.
+            WriteConflict: other writers were faster each time. Retryable.
         """
         for _ in range(_ATTEMPTS):
             # Before the table is read: another writer takes this number meanwhile, and this commit is skipped.
@@ -152,11 +152,11 @@ class Writer:
         greatest: Sequence[str] = (),
         keep: bool = False,
     ) -> Written:
-        """Insert rows whose `key` is new, replace the others; rows that stay equal are not touched.
+        """Inserts rows with a new `key`, replaces rows that differ, and leaves equal rows untouched.
 
         Args:
             rows: unique by `key`.
-            greatest: replace only where the new row is greater here, compared left to right, nulls lowest.
+            greatest: replace only if the new row is greater here, compared left to right, nulls lowest.
             keep: never replace: the first row of a key stays.
 
         Returns:
@@ -185,17 +185,17 @@ class Writer:
         return self._merge(rows, plan, stamp, set())
 
     def apply(self, changes: Rows, key: Sequence[str], stamp: CommitTag, *, greatest: Sequence[str] = ()) -> Written:
-        """Publish a difference: each row is an insert, an update or a delete of the row with its key.
+        """Publishes a difference: each row is an insert, an update or a delete of the row with its key.
 
         Args:
-            changes: the table's columns, `_change` (insert, update, delete) and, as `_before_<column>`, what the row
-                was when the difference was taken: a row that changed since is left alone, so that no newer
-                write is lost.
-            greatest: an insert that meets a row of its key takes its place where it is greater here, compared left to
-                right, nulls lowest; without, it leaves the row alone.
+            changes: the table's columns, `_change` (insert, update, delete), and `_before_<column>`, the old values
+                when the difference was computed: a row that changed since is left alone, so that no newer write is
+                lost.
+            greatest: an insert whose key exists replaces the row if it is greater in these columns, compared left to
+                right, nulls lowest; if empty, the row stays.
 
         Returns:
-            Rows really changed; fewer than asked for when others were faster.
+            The rows that really changed; fewer than requested if other writers were faster.
         """
         changes, by = self._placed(changes)
         columns = [c for c in column_names(changes) if c != CHANGE and not c.startswith(BEFORE)]
@@ -215,7 +215,7 @@ class Writer:
         return self._merge(changes, plan, stamp, {CHANGE, *(BEFORE + c for c in others)})
 
     def replace(self, rows: DataFrame, stamp: CommitTag) -> Written:
-        """Let the table hold these rows, and these columns, instead of those that it has, in one commit."""
+        """Overwrites the table's rows and columns with these, in one commit."""
         table = self.newest()
         if _done(table, stamp):
             return Written(skipped=True)
@@ -225,7 +225,7 @@ class Writer:
         return replace(self._written(stamp, before), deleted=int(gone))
 
     def done(self, stamp: CommitTag) -> bool:
-        """Whether a commit of that app and version, or a later one, is in the table."""
+        """Whether the table has a commit of that app with this version or a later one."""
         return _done(self.newest(), stamp)
 
     def _merge(self, rows: Rows, plan: Merge, stamp: CommitTag, extra: set[str]) -> Written:
@@ -247,7 +247,7 @@ class Writer:
         attempt: Callable[[DeltaTable], None],
         extra: Collection[str] = (),
     ) -> Written:
-        """Try until it is in: a race lost against another writer of the table is run again on a fresh snapshot."""
+        """Commits the rows; if another writer of the table was faster, tries again on a fresh snapshot."""
         failure: Exception | None = None
         for number in range(_ATTEMPTS):
             table = self.newest()
@@ -271,20 +271,20 @@ class Writer:
         ) from failure
 
     def newest(self) -> DeltaTable:
-        """The table as it is now; what was read of its log before is not read again."""
+        """Returns the table at its newest version; the part of its log that was read before is not read again."""
         return self._table.newest()
 
     def next_number(self, app: str) -> int:
-        """The version of that app's next stamp."""
+        """Returns the version of the app's next commit tag."""
         return int(self.newest().transaction_version(app) or 0) + 1
 
     def _written(self, stamp: CommitTag, before: int) -> Written:
-        """The effect of the commit with this stamp; others may have committed before and after it."""
+        """Returns the effect of the commit with this tag; others may have committed before and after it."""
         commit = self.lake.commit_of(self.name, stamp.app, stamp.version, before)
         if commit is None:
             return Written(skipped=self.done(stamp))
         if commit.writer != self._id:
-            # Spark skips in silence what another writer was faster to commit.
+            # Spark silently skips a commit that another writer has made.
             return Written(skipped=True)
         self.lake.write_checksum(self.name, commit.version)
         if commit.version % _CHECKPOINT_EVERY == 0:
@@ -306,11 +306,11 @@ class Writer:
         return are_here(rows) and self.lake.settings.engine != "spark"
 
     def _options(self, stamp: CommitTag) -> dict[str, str | int]:
-        """The options by which a commit of Spark's carries the stamp."""
+        """Returns the writer options that put the tag into a commit of Spark."""
         return {"txnAppId": stamp.app, "txnVersion": stamp.version, "userMetadata": stamp.metadata(self._id)}
 
     def _session(self, stamp: CommitTag) -> dict[str, str]:
-        """The options of a session for a commit of Spark's that takes none."""
+        """Returns the session options that put the tag into a commit of Spark, for statements without options."""
         return {
             "spark.databricks.delta.write.txnAppId": stamp.app,
             "spark.databricks.delta.write.txnVersion": str(stamp.version),
@@ -321,7 +321,7 @@ class Writer:
         frame.write.format("delta").mode("append").options(**self._options(stamp)).save(self.lake.uri(self.name))
 
     def _placed(self, rows: Rows) -> tuple[Rows, Dialect]:
-        """Returns the rows where the engine that merges them takes them, and its SQL."""
+        """Converts the rows for the engine that merges them; returns them with the engine's SQL dialect."""
         return (rows, DATAFUSION) if self._through_rust(rows) else (self._frame(rows), SPARK)
 
     def _frame(self, rows: Rows) -> DataFrame:
@@ -333,7 +333,7 @@ class Writer:
 
 
 def written_by(commit: LoggedCommit) -> Written:
-    """The effect of a commit, by its metrics."""
+    """Computes the effect of a commit from its metrics."""
     return Written(
         inserted=commit.count("num_target_rows_inserted", "num_added_rows", "numTargetRowsInserted", "numOutputRows"),
         updated=commit.count("num_target_rows_updated", "numTargetRowsUpdated"),
@@ -355,9 +355,9 @@ def _require_columns(name: str, table: DeltaTable, rows: Rows, extra: Collection
 
 
 def _nested_as_in(table: DeltaTable, rows: pa.Table) -> pa.Table:
-    """The rows, their nested values of the table's own types.
+    """Casts nested values of the rows to the table's own types.
 
-    Spark says of the items of arrays that they may be null wherever it has cast them; delta-rs casts them to no others.
+    Spark marks array items as nullable whenever it has cast them; delta-rs casts them to no other type.
     """
     types = {field.name: field.type for field in pa.schema(table.schema()) if pa.types.is_nested(field.type)}
     typed = [(field, types.get(field.name.removeprefix(BEFORE))) for field in rows.schema]
@@ -367,9 +367,9 @@ def _nested_as_in(table: DeltaTable, rows: pa.Table) -> pa.Table:
 
 
 def _require_sound_keys(name: str, rows: Rows, key: Sequence[str]) -> None:
-    """Refuses keys of several rows, and those that Python cannot hold.
+    """Refuses keys that occur in several rows, and keys that Python cannot hold.
 
-    delta-rs would insert both rows of a key; Spark refuses only what meets a row that is there.
+    delta-rs would insert both rows of a key; Spark refuses them only if they match an existing row.
     """
     types, by = column_types(rows), dialect_of(rows)
     times = [by.name(column) for column in key if types[column].startswith(("date", "timestamp"))]

@@ -1,8 +1,8 @@
 """Prunes the files of a Delta table by statistics, for a Spark frame or a read in this process.
 
-Spark's own way to a table costs jobs before it reads a row: one to learn the snapshot, one to choose the files.
-delta-rs knows both at once (measured on 60 small files: 0.3 s instead of 1.1 s to aggregate them). Where few of many
-rows are wanted, DuckDB finds them in a fraction of Spark's time (120 thousand of 3 million: 0.3 s instead of 2.5 s).
+Spark needs jobs before it reads a row: one to load the snapshot, one to choose the files. delta-rs does both at once
+(measured on 60 small files: 0.3 s instead of 1.1 s to aggregate them). If few of many rows are needed, DuckDB finds
+them in a fraction of Spark's time (120 thousand of 3 million: 0.3 s instead of 2.5 s).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PrunedFiles:
     is_undated: bool = False
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """All rows of the files."""
+        """Reads all rows of the files into a Spark frame."""
         from pyspark.sql.types import StructType
 
         reader = spark.read
@@ -81,14 +81,14 @@ class PrunedFiles:
 
     @property
     def _place(self) -> str:
-        """The location of the table, as Spark and DuckDB take it: an address has `%20` for a space, a path a space."""
+        """The location of the table as Spark and DuckDB read it: unlike in its URI, a space is a space, not `%20`."""
         return unquote(self.table.table_uri).rstrip("/")
 
     def read_if_small(self, clauses: str, scopes: pa.Table, most: int, columns: Sequence[str]) -> pa.Table | None:
-        """The rows that DuckDB keeps, read in this process; None where they are many, or it cannot read them.
+        """Reads the rows that match, by DuckDB in this process; None if they are many, or DuckDB cannot read the table.
 
         Args:
-            clauses: what stands behind `FROM rows` in DuckDB's SQL; `scopes` is the name of the other relation.
+            clauses: the DuckDB SQL after `FROM rows`; the other relation is named `scopes`.
 
         Returns:
             These columns, in the types of the table.
@@ -117,7 +117,7 @@ class PrunedFiles:
 
 
 def prune_files(table: DeltaTable, bounds: ValueBounds) -> PrunedFiles:
-    """The files whose statistics admit a row within the bounds."""
+    """Selects the files whose statistics admit a row within the bounds."""
     files = pa.table(table.get_add_actions(flatten=True))
     files = files.filter(_in_time(files, bounds))
     true = with_true_bounds(pa.schema(table.schema()), bounds.values)
@@ -131,7 +131,7 @@ def prune_files(table: DeltaTable, bounds: ValueBounds) -> PrunedFiles:
 
 
 def has_undated(table: DeltaTable, time: str) -> bool:
-    """Whether a row of the table lacks this time, by the statistics of its files."""
+    """Whether a row of the table lacks this time, according to the statistics of its files."""
     return bool(pc.any(_lacks(pa.table(table.get_add_actions(flatten=True)), time)).as_py())
 
 
@@ -144,12 +144,12 @@ def _lacks(files: pa.Table, column: str | None) -> pa.ChunkedArray | pa.Array:
 
 
 def is_plain(table: DeltaTable) -> bool:
-    """Whether the table's files, read as they are, are its rows."""
+    """Whether the rows of the table are exactly those in its files, so that they can be read directly."""
     return table.protocol().min_reader_version <= _PLAIN_READER and not table.metadata().partition_columns
 
 
 def _extent(files: pa.Table, column: str | None) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
-    """The least and the greatest value of a column in each file; None where no file has it."""
+    """Returns the least and the greatest value of a column in each file, or None if no file has it."""
     names = f"min.{column}", f"max.{column}"
     if not set(names) <= set(files.column_names):
         return None
@@ -182,7 +182,7 @@ def _has_values(files: pa.Table, column: str, values: Sequence[Any]) -> pa.Array
 
 
 def _has_value(values: Sequence[Any], least: Any, greatest: Any) -> bool:
-    """Whether one of the sorted values lies between, as far as statistics show: they cut long texts, and times."""
+    """Whether one of the sorted values is between the bounds; statistics truncate long texts, and times."""
     place = bisect_left(values, least)
     if place == len(values):
         return False

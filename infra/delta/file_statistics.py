@@ -1,7 +1,7 @@
 """Statistics of data files: the columns whose bounds hold for every row, so that readers may skip files by them.
 
-delta-rs 1.6 writes those of decimals as 64-bit integers or as doubles, which cuts and rounds them, and those of floats
-without NaN. A reader that skips a file by such bounds does not find rows that are in it.
+delta-rs 1.6 writes bounds of decimals as 64-bit integers or doubles, which truncates and rounds them, and bounds of
+floats without NaN. A reader that skips a file by such bounds misses rows.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def has_true_bounds(kind: pa.DataType) -> bool:
 
 
 def with_true_bounds(schema: pa.Schema, columns: Iterable[str]) -> list[str]:
-    """Those of the columns whose bounds hold."""
+    """Filters columns to those whose bounds hold."""
     return [name for name in columns if name not in schema.names or has_true_bounds(schema.field(name).type)]
 
 
 def bounds_of(table: DeltaTable, column: str) -> tuple[Any, Any]:
-    """The least and the greatest value of a column, by the statistics of its files, or by its rows where one has none.
+    """Returns the least and the greatest value of a column, from file statistics, or from the rows if a file has none.
 
-    Statistics have times to the millisecond. Without a value, or without such a column, both are None.
+    Times from statistics are cut to the millisecond. Both bounds are None if there is no value or no such column.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -54,7 +54,7 @@ def bounds_of(table: DeltaTable, column: str) -> tuple[Any, Any]:
 
 
 def parquet_properties(table: DeltaTable) -> WriterProperties:
-    """How delta-rs writes files of the table: without bounds of floats, which DuckDB reads in the file itself."""
+    """Returns delta-rs options for Parquet files: no bounds of floats, which DuckDB reads from the file itself."""
     import pyarrow as pa
     from deltalake import ColumnProperties, WriterProperties
 
@@ -64,10 +64,10 @@ def parquet_properties(table: DeltaTable) -> WriterProperties:
 
 
 def forget_untrue_bounds(table: DeltaTable) -> bool:
-    """Take bounds that may not hold out of the log's entries of all files, in one commit that changes no row.
+    """Removes bounds that may not hold from the log entries of all files, in one commit that changes no row.
 
     Returns:
-        Whether there were some.
+        Whether there were any.
 
     Raises:
         CommitFailedError: another writer committed meanwhile; nothing was changed.
@@ -90,7 +90,7 @@ def forget_untrue_bounds(table: DeltaTable) -> bool:
         )
         for entry in entries
     ]
-    # No second attempt over what others committed: a file that one of them removed would be back.
+    # No retry over commits of others: a file that one of them removed would come back.
     once = CommitProperties(max_commit_retries=0)
     table.create_write_transaction(actions, "append", table.schema(), commit_properties=once)
     _log.info("bounds taken out table=%s files=%d", table.table_uri, len(entries))
@@ -98,7 +98,7 @@ def forget_untrue_bounds(table: DeltaTable) -> bool:
 
 
 def _statistics(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The statistics of a file as the log writes them, without bounds that may not hold."""
+    """Returns the statistics of a file in the log's format, without bounds that may not hold."""
     bounds = {"minValues": _true(entry["min"] or {}), "maxValues": _true(entry["max"] or {})}
     return {"numRecords": entry["num_records"], **bounds, "nullCount": _true(entry["null_count"] or {})}
 
@@ -118,7 +118,7 @@ def _true(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_in_log(value: Any) -> Any:
-    """Times cut to the millisecond, as readers of statistics expect them to be."""
+    """Formats a value of statistics as in the Delta log, times cut to the millisecond."""
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return value.isoformat() if isinstance(value, date) else value

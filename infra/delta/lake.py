@@ -31,7 +31,7 @@ QUARANTINE = "_quarantine"
 _log = logging.getLogger("twofold.lake")
 WRITER = "_writer"
 _COMMENT = "comment"
-"""The metadata of a column in which Delta, Spark and catalogs keep what it is."""
+"""The metadata key in which Delta, Spark and catalogs keep the comment of a column."""
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _ATTEMPTS = 3  # of a commit that meets others
 _WAITS_S = (0.05, 0.2, 0.5)  # for a commit that is being written
@@ -48,7 +48,7 @@ _PROPERTIES = {
 
 @dataclass(frozen=True)
 class Added:
-    """A data file that a commit added, with the greatest values of its columns where statistics have them."""
+    """A data file that a commit added, with the greatest values of its columns if statistics have them."""
 
     path: str
     rows: int | None
@@ -60,12 +60,12 @@ class LoggedCommit:
     """One commit of the Delta log.
 
     Attributes:
-        rewrites: it removed rows, so that no stream reads it; False for a plain append.
+        rewrites: it removed rows, so that streams skip it; False for a plain append.
         changes: it changed rows at all; False for maintenance.
-        info: what the writer said of it (the JSON of `userMetadata`), empty when it said nothing.
-        writer: which `infra.delta.delta_writer.Writer` made it; empty when it was made past the platform.
+        info: the JSON of `userMetadata`; empty if there is none.
+        writer: the id of the `infra.delta.delta_writer.Writer` that made it; empty if another program did.
         transactions: app -> version of each transaction id that it carries.
-        metrics: what the engine counted, under that engine's names.
+        metrics: the engine's counts, under that engine's names.
     """
 
     version: int
@@ -80,12 +80,12 @@ class LoggedCommit:
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
     def count(self, *names: str) -> int:
-        """The first of these metrics that the commit has; 0 when it has none."""
+        """Returns the first of these metrics that the commit has; 0 if it has none."""
         return next((int(self.metrics[name]) for name in names if name in self.metrics), 0)
 
     @property
     def rows_changed(self) -> int:
-        """Rows that it changed; the files that a MERGE adds hold other rows, too."""
+        """The number of changed rows; files that a MERGE adds hold other rows, too."""
         if self.operation == "MERGE":
             kinds = ("inserted", "updated", "deleted")
             return sum(self.count(f"num_target_rows_{kind}", f"numTargetRows{kind.title()}") for kind in kinds)
@@ -108,7 +108,7 @@ class Lake:
         return bool(DeltaTable.is_deltatable(self.uri(name)))
 
     def open(self, name: str, version: int | None = None) -> DeltaTable:
-        """The table at a version, or at its newest.
+        """Opens the table at a version, or at its newest.
 
         Raises:
             BadArgument: it was never written.
@@ -125,10 +125,10 @@ class Lake:
             ) from None
 
     def ensure(self, name: str, schema: pa.Schema, *, statistics: list[str]) -> None:
-        """Create the table when it is not there.
+        """Creates the table if it does not exist.
 
         Args:
-            statistics: columns whose least and greatest values are kept per file; others would cost time for nothing.
+            statistics: columns whose least and greatest values are kept per file; others would only cost time.
         """
         if self.exists(name):
             return
@@ -146,9 +146,9 @@ class Lake:
         self.write_checksum(name, 0)
 
     def keep_statistics(self, name: str, columns: Sequence[str]) -> None:
-        """Let files have the least and greatest values of these columns, as far as such bounds hold.
+        """Configures the table to keep the least and greatest values of these columns, as far as such bounds hold.
 
-        Files that are there lose those that may not; where others commit meanwhile it is for the next time.
+        Bounds that may not hold are removed from existing files; if others commit meanwhile, the next call does it.
         """
         import pyarrow as pa
         from deltalake.exceptions import CommitFailedError
@@ -168,9 +168,9 @@ class Lake:
         self.write_checksum(name, table.version())
 
     def describe(self, name: str, columns: Mapping[str, str]) -> None:
-        """Let the schema say what each of these columns is, as its comment; for the one process that writes the table.
+        """Sets the comments of columns in the table's schema; for the one process that writes the table.
 
-        A change of the schema disturbs others that write at the same moment.
+        A change of the schema makes concurrent writes fail.
         """
         if not columns:
             return
@@ -182,7 +182,7 @@ class Lake:
                 self.write_checksum(name, table.version())
 
     def extend(self, name: str, schema: pa.Schema) -> None:
-        """Give the table the columns of a schema that it lacks; the rows that are there have nulls in them.
+        """Adds the columns of a schema that the table lacks; existing rows have nulls in them.
 
         Raises:
             SchemaMismatch: a column of the table has another type; nothing was changed.
@@ -214,13 +214,13 @@ class Lake:
             self.write_checksum(name, table.version())
 
     def names(self) -> list[str]:
-        """Every Delta table that exists, sorted."""
+        """Lists every Delta table that exists, sorted."""
         filesystem, root = _filesystem(self.settings.lake_uri)
         logs = filesystem.glob(f"{root}/*/*/_delta_log")
         return sorted(".".join(path.rstrip("/").split("/")[-3:-1]) for path in logs)
 
     def version(self, name: str) -> int:
-        """The newest version, without reading the log: from its last checkpoint on, files are numbered without a gap.
+        """Finds the newest version by file names, without reading the log: they have no gap after the last checkpoint.
 
         Raises:
             BadArgument: the table was never written.
@@ -237,22 +237,22 @@ class Lake:
         return least + bisect_left(range(1, step), True, key=lambda ahead: not there(least + ahead))
 
     def has_version(self, name: str, version: int) -> bool:
-        """Whether the log holds the commit of a version; one that was cleaned up it holds no more."""
+        """Whether the log still holds the commit of a version."""
         filesystem, root = _filesystem(self.uri(name))
         return bool(filesystem.exists(f"{root}/_delta_log/{version:020d}.json"))
 
     def rows(self, name: str) -> int:
-        """Rows of the table, from the statistics of its files."""
+        """Counts the rows of the table by the statistics of its files."""
         return int(self.open(name).count())
 
     def commits(self, name: str, after: int, through: int, *, kept: bool = False) -> Iterator[LoggedCommit]:
-        """Commits with `after < version <= through`, oldest first.
+        """Yields the commits with `after < version <= through`, oldest first.
 
         Args:
-            kept: begin with the oldest that there still is.
+            kept: begin with the oldest commit that still exists.
 
         Raises:
-            FileNotFoundError: without `kept`: a commit file is gone: the log was cleaned up.
+            FileNotFoundError: a commit file was cleaned up, and `kept` is False.
             DamagedLog: a commit file is empty or cut off.
         """
         filesystem, root = _filesystem(self.uri(name))
@@ -263,7 +263,7 @@ class Lake:
             yield _commit(version, [json.loads(line) for line in text.splitlines() if line.strip()])
 
     def oldest_commit(self, name: str, after: int, through: int) -> int:
-        """The oldest version in `(after, through]` whose commit the log still has; `through` + 1 where it has none.
+        """Returns the oldest version in `(after, through]` whose commit the log has; `through` + 1 if there is none.
 
         Retention removes the oldest commits first.
         """
@@ -274,7 +274,7 @@ class Lake:
         return oldest
 
     def commit_of(self, name: str, app: str, number: int, after: int) -> LoggedCommit | None:
-        """The commit with `version > after` that carries this transaction id; None when there is none yet."""
+        """Finds the commit with `version > after` that carries this transaction id; None if there is none yet."""
         with suppress(FileNotFoundError):
             for version in count(after + 1):
                 for commit in self.commits(name, version - 1, version):
@@ -285,15 +285,15 @@ class Lake:
     def newest_info(
         self, name: str, wanted: str, within: int = 100_000, *, at: int | None = None
     ) -> Mapping[str, Any] | None:
-        """The newest commit's `info` that holds the key `wanted`, of those whose rows the table has.
+        """Returns the `info` of the newest commit that has the key `wanted` and whose rows the table has.
 
-        A table that was restored has the rows of the version that it was restored to.
+        A restored table has the rows of the version that it was restored to.
 
         Args:
-            at: look at the table as it was at this version.
+            at: search the table as of this version.
 
         Returns:
-            None when the last `within` commits have none.
+            None if the last `within` commits have no such key.
         """
         version = self.version(name) if at is None else at
         oldest = max(-1, version - within)
@@ -315,14 +315,14 @@ class Lake:
         return None
 
     def write_checksum(self, name: str, version: int) -> None:
-        """Spare Spark a job at this version; for commits of delta-rs, which leaves that out."""
+        """Writes the checksum of a version, which delta-rs leaves out, to save Spark a job."""
         filesystem, root = _filesystem(self.uri(name))
         write_checksum(filesystem, f"{root}/_delta_log", version)
 
     def settle(self, name: str, version: int | None) -> None:
-        """Let a commit survive a crash of the machine, before what follows from it is noted elsewhere.
+        """Syncs a commit to disk, so that it survives a crash of the machine before others record that it was made.
 
-        Only a local disk holds back what was written; None: nothing was committed.
+        Only a local disk delays writes; None: nothing was committed.
         """
         if version is None or "://" in self.uri(name):
             return
@@ -333,7 +333,7 @@ class Lake:
         settle([log, *(root / unquote(path) for path in paths)])
 
     def frame(self, spark: SparkSession, name: str, version: int | None = None) -> DataFrame:
-        """The table in Spark, as it is now or as it was at `version`."""
+        """Opens the table in Spark, at its newest version or at `version`."""
         reader = spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
@@ -341,7 +341,7 @@ class Lake:
 
 
 def with_comments(schema: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
-    """The schema, in which these columns bear these texts as comments."""
+    """Adds these texts to the schema as comments of columns."""
     for number, column in enumerate(schema):
         if column.name in columns:
             schema = schema.set(number, column.with_metadata({_COMMENT: columns[column.name]}))
@@ -349,7 +349,7 @@ def with_comments(schema: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
 
 
 def _type(kind: Any) -> str:
-    """A Delta type, for people."""
+    """Formats a Delta type for people."""
     return str(kind.to_json()).strip('"')
 
 
@@ -361,10 +361,10 @@ def _filesystem(uri: str) -> tuple[Any, str]:
 
 
 def _commit_text(filesystem: Any, path: str) -> bytes:
-    """A commit file; one that is not whole is waited for, since another process may be writing it.
+    """Reads a commit file; waits if it is incomplete, since another process may be writing it.
 
     Raises:
-        DamagedLog: it stays so.
+        DamagedLog: it stays incomplete.
     """
     for wait_s in (*_WAITS_S, None):
         text: bytes = filesystem.cat_file(path)
@@ -412,7 +412,7 @@ def _said(commit_info: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _restored(commit_info: Mapping[str, Any]) -> int:
-    """The version that a restore went back to; -1 when it was named by a time."""
+    """Returns the version that a restore went back to; -1 if it was given as a time."""
     version = str((commit_info.get("operationParameters") or {}).get("version"))
     return int(version) if version.isdigit() else -1
 

@@ -29,14 +29,14 @@ _guard = Lock()
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """The clauses of a MERGE of rows `s` into a table `t`, in the SQL of the engine that does it.
+    """The clauses of a MERGE of rows `s` into a table `t`, in the SQL of the engine that runs it.
 
     Attributes:
-        on: rows that meet.
+        on: the condition by which rows match.
         columns: of the rows, all of which are written.
-        key: the columns in which rows that meet are equal.
-        update, delete: which rows that meet a row replace it, and remove it; None: none.
-        insert: which rows that meet none are added; None: all.
+        key: the columns in which matching rows are equal.
+        update, delete: conditions under which a matching row replaces or deletes the row in the table; None: never.
+        insert: the condition under which a row without a match is added; None: always.
     """
 
     on: str
@@ -47,7 +47,7 @@ class Merge:
     insert: str | None = None
 
     def by_rust(self, table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
-        """Let delta-rs do it; one that changes nothing makes no commit."""
+        """Runs the merge with delta-rs; makes no commit if nothing changes."""
         # Equal keys lie between the least and the greatest: files that cannot hold any stay shut.
         on = f"{self.on} AND {span(rows, self.key, 't')}"
         merger = table.merge(
@@ -67,11 +67,11 @@ class Merge:
         merger.when_not_matched_insert(updates=values, predicate=self.insert).execute()
 
     def by_spark(self, uri: str, rows: DataFrame, says: Mapping[str, str]) -> None:
-        """Let Spark do it, unless it would change nothing.
+        """Runs the merge with Spark, unless it would change nothing.
 
         Args:
-            says: settings of the rows' session that make the commit say what it should; threads that share a session
-                take turns, since it is of the session that these are.
+            says: session settings that become the commit's tag; threads that share a session take turns, since settings
+                belong to the session.
         """
         spark = rows.sparkSession
         if not _differs(rows, spark.read.format("delta").load(uri), self):
@@ -103,16 +103,16 @@ class Merge:
 
 
 def _turn(spark: SparkSession) -> Lock:
-    """The lock that a thread holds while it merges in a session."""
+    """Returns the lock that a thread holds while it merges in a session."""
     with _guard:
         return _turns.setdefault(spark, Lock())
 
 
 def equal(by: Dialect, column: str, source: str | None = None, of: Rows | None = None) -> str:
-    """Writes that two columns are equal, null to null; in brackets, since DataFusion binds it less tightly than AND.
+    """Writes that two columns are equal, nulls included; in brackets, since DataFusion's operator binds too weakly.
 
     Args:
-        of: rows with the column; of those in Spark, which compares no maps, the maps' entries are compared.
+        of: rows with the column; if they are in Spark, which compares no maps, the entries of maps are compared.
     """
     sides = by.name("t", column), by.name("s", source or column)
     plain = of is None or by is not SPARK
@@ -123,7 +123,7 @@ def equal(by: Dialect, column: str, source: str | None = None, of: Rows | None =
 def greater(by: Dialect, columns: Sequence[str]) -> str:
     """Writes that the source row is greater than the target row, compared left to right, nulls lowest.
 
-    Flat, since DataFusion's parser takes no deep nesting.
+    The condition is flat, since DataFusion's parser refuses deep nesting.
     """
     cases = []
     for n, column in enumerate(columns):
@@ -134,7 +134,7 @@ def greater(by: Dialect, columns: Sequence[str]) -> str:
 
 
 def _differs(source: DataFrame, target: DataFrame, merge: Merge) -> bool:
-    """Whether a merge would change a row: Spark commits one that changes none, and rewrites files for it."""
+    """Whether a merge would change a row: Spark commits and rewrites files even if none changes."""
     from pyspark.sql import functions as F
 
     matched = " OR ".join(f"({condition})" for condition in (merge.update, merge.delete) if condition) or "false"

@@ -1,4 +1,4 @@
-"""A Delta table that is kept open and updated to its newest version at each use."""
+"""Keeps a Delta table open and updates it to its newest version at each use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FURTHER = 60  # versions: then it is opened from a newer checkpoint
 
 
 class OpenTable:
-    """Looks for the file of the next commit, and asks delta-rs only where there is one.
+    """Checks for the file of the next commit, and updates through delta-rs only if there is one.
 
     Asking delta-rs costs 0.1 ms of CPU for each commit since the checkpoint that the table was opened from, to look for
     a file 0.05 ms in all. A look is enough only while commits cannot have been cleaned up since the look before it:
@@ -32,7 +32,7 @@ class OpenTable:
         self._opened_at, self._looked_at = 0, 0.0
 
     def newest(self) -> DeltaTable:
-        """The table as it is now; what was read of its log before is not read again."""
+        """Returns the table at its newest version; the part of its log that was read before is not read again."""
         now = self._clock()
         if self._table is None or self._table.version() - self._opened_at > _FURTHER:
             self._table = self._lake.open(self._name)
@@ -43,6 +43,6 @@ class OpenTable:
         return self._table
 
     def checkpoint(self) -> None:
-        """Write a checkpoint of the newest version, and go on from it."""
+        """Writes a checkpoint of the newest version and continues from it."""
         self.newest().create_checkpoint()
         self._table = None

@@ -17,10 +17,10 @@ _LAST_CHECKPOINT = "_last_checkpoint"
 
 
 def copy_table(source: Lake, target: Lake, name: str, since: int) -> int:
-    """Give the target lake a table with the rows, and the history after version `since`, that the source's has now.
+    """Copies a table to the target lake, with its current rows and its history after version `since`.
 
     A data file is never written twice, so that a link to it is a copy: of any number of rows this costs milliseconds,
-    and no space. What is committed to either table later, or vacuumed in it, does not reach the other one.
+    and no space. Later commits and vacuums of either table do not affect the other one.
 
     Args:
         since: commits after it, and the changes that they made, can be read in the copy.
@@ -59,14 +59,14 @@ def _link(source: Path, copy: Path) -> None:
 
 
 def _live_files(lake: Lake, name: str) -> Iterator[str]:
-    """Paths below the table."""
+    """Yields the paths of the current data files, relative to the table."""
     root = lake.uri(name) + "/"
     for uri in lake.open(name).file_uris():
         yield unquote(uri.removeprefix("file://")).removeprefix(root)
 
 
 def _files_of_commits(root: Path, versions: range) -> Iterator[str]:
-    """Paths of what these commits have added, removed or noted as changed."""
+    """Yields the paths of files that these commits added, removed or wrote as change data."""
     for version in versions:
         commit = root / "_delta_log" / f"{version:020d}.json"
         for line in commit.read_text().splitlines() if commit.exists() else ():

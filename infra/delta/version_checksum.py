@@ -16,10 +16,10 @@ _REMOVE_EVERY = 100  # versions
 
 
 def write_checksum(filesystem: Any, log: str, version: int) -> None:
-    """Write the checksum of a version, from that of an earlier one and the commits between.
+    """Writes the checksum of a version, computed from an earlier one and the commits between.
 
-    Best effort: it is an index, so where the log does not have everything (an old commit is gone, a removed file
-    names no size), none is written, and Spark counts for itself.
+    Best effort: if the log lacks something (an old commit is gone, a removed file has no size), no checksum is written,
+    and Spark computes the counts itself.
 
     Args:
         filesystem: of fsspec.
@@ -41,7 +41,7 @@ def write_checksum(filesystem: Any, log: str, version: int) -> None:
 
 
 def _remove_old_checksums(filesystem: Any, log: str, version: int) -> None:
-    """Remove the checksums from which nothing goes on: every one of them makes listing the log slower.
+    """Deletes checksums that are no longer needed: each one makes listing the log slower.
 
     Spark removes its own only with the log itself (measured: 8 ms a commit with none left, 527 ms with 60,000).
     """
@@ -53,7 +53,7 @@ def _remove_old_checksums(filesystem: Any, log: str, version: int) -> None:
 
 
 def _newest_checksum(filesystem: Any, log: str, version: int) -> tuple[int, dict[str, Any]] | None:
-    """The newest checksum up to a version, without its optional parts, or the empty one that precedes version 0."""
+    """Reads the newest checksum up to a version, without optional parts; an empty one precedes version 0."""
     for number in range(version, max(-1, version - _FURTHEST), -1):
         try:
             checksum = json.loads(filesystem.cat_file(f"{log}/{number:020d}.crc"))

@@ -1,4 +1,4 @@
-"""Builds Arrow columns of the values that a library reads, and notes which records have one that does not fit."""
+"""Builds Arrow columns from the values that a library reads, and notes the records with a value that does not fit."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ class ColumnBuilder:
     """Builds the columns of a batch of records.
 
     Attributes:
-        misfits: number of a record -> why its column cannot hold one of its values; its columns have any value there.
+        misfits: number of a record -> why a column cannot hold its value; the columns have any value there.
     """
 
     def __init__(self) -> None:
         self.misfits: dict[int, str] = {}
 
     def refuse(self, bad: npt.NDArray[np.bool_], records: Numbers, reason: str) -> None:
-        """Note the records of values that are bad."""
+        """Notes the reason for the records of the bad values."""
         for record in records[bad].tolist():
             self.misfits.setdefault(record, reason)
 
     def struct(self, kind: FieldType, parts: Sequence[pa.Array], values: list[Any]) -> pa.Array:
-        """Structs of these parts, null where the value is None."""
+        """Builds a column of structs from columns of their fields, null for each value that is None."""
         return pa.StructArray.from_arrays(parts, fields=list(kind.arrow), mask=_mask(values))
 
     def lists(self, kind: FieldType, values: list[Any], records: Numbers, items: Build) -> pa.Array:
-        """Lists, null where the value is None."""
+        """Builds a column of lists, null for each value that is None."""
         offsets, owners = _sizes(values, records)
         inner = items(list(chain.from_iterable(filter(None, values))), owners)
         return pa.ListArray.from_arrays(offsets, inner, type=kind.arrow, mask=_mask(values))
 
     def maps(self, kind: FieldType, values: list[Any], records: Numbers, items: Build) -> pa.Array:
-        """Maps, whose entries are in the order of their keys, null where the value is None."""
+        """Builds a column of maps with entries ordered by key, null for each value that is None."""
         offsets, owners = _sizes(values, records)
         entries = list(chain.from_iterable(sorted(value.items()) for value in values if value))
         keys = pa.array([key for key, _ in entries], pa.string())
@@ -54,7 +54,7 @@ class ColumnBuilder:
     def whole_numbers(
         self, kind: FieldType, values: list[Any], records: Numbers, bounds: tuple[int, int, int]
     ) -> pa.Array:
-        """Numbers between two others, times the first of the bounds; null where the value is None."""
+        """Builds a column of integers times the first of `bounds`; refuses numbers outside the others."""
         factor, least, greatest = bounds
         numbers = pa.array(values, pa.int64())
         span = pc.min_max(numbers)
@@ -66,7 +66,7 @@ class ColumnBuilder:
         return (numbers.cast(pa.int32()) if kind.name == "date" else numbers).cast(kind.arrow)
 
     def doubles(self, values: list[Any], records: Numbers) -> pa.Array:
-        """Finite numbers that a double can be, null where the value is None."""
+        """Builds a column of doubles and refuses those that are not finite; None is null."""
         numbers = pa.array(values, pa.float64())
         finite = pc.fill_null(pc.is_finite(numbers), True).to_numpy(zero_copy_only=False)
         self.refuse(~finite, records, "Expected a number that is finite")
@@ -74,12 +74,12 @@ class ColumnBuilder:
 
 
 def _sizes(values: list[Any], records: Numbers) -> tuple[pa.Array, Numbers]:
-    """The offsets of the items of each value, and the record of each item."""
+    """Returns the list offsets of the values, and for each item the number of its record."""
     sizes = [len(value or ()) for value in values]
     return pa.array(np.cumsum([0, *sizes]), pa.int32()), np.repeat(records, sizes)
 
 
 def _mask(values: list[Any]) -> pa.Array | None:
-    """Which values are None; None where none is."""
+    """Returns the array that marks values that are None; None if there are none."""
     missing = [value is None for value in values]
     return pa.array(missing) if any(missing) else None

@@ -40,7 +40,7 @@ class FieldType:
 
     @property
     def is_flat(self) -> bool:
-        """Whether a record shows the field's name once and no other name within it."""
+        """Whether the JSON of the type has the field's name once, and no other name within it."""
         inner = self.element
         return self.name not in ("map", "struct", "json") and (inner is None or inner.is_flat)
 
@@ -85,7 +85,7 @@ class FieldType:
 
 
 def parse_type(column: str, text: str) -> FieldType:
-    """Read `int`, `string?`, `decimal(10,2)`, `array<double>`, `struct<name: string, size: long?>?`.
+    """Parses a type such as `int`, `string?`, `decimal(10,2)`, `array<double>`, `struct<name: string, size: long?>?`.
 
     Raises:
         BadDeclaration: names the column, what was expected in its place, and the nearest type.

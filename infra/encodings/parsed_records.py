@@ -16,13 +16,13 @@ from infra.encodings.record_format import RecordFormat
 
 @dataclass(frozen=True)
 class Parsed:
-    """The records of a batch that could be parsed, column by column, and why the others could not.
+    """The parsed records of a batch, column by column, and the faults of the others.
 
     Attributes:
         rows: the numbers of the records that could be parsed, ascending.
         columns: field of a record, of `RecordFormat.types` -> the values of these records.
-        faults: row -> every reason why it could not be parsed.
-        rests: of each row the fields that the schema does not name, as JSON; None where there are none.
+        faults: row -> the reasons why it could not be parsed.
+        rests: of each row the fields that the schema does not name, as JSON; None if there are none.
     """
 
     rows: Sequence[int]
@@ -32,7 +32,7 @@ class Parsed:
 
 
 def with_tombstones(parsed: Parsed, values: pa.ChunkedArray) -> Parsed:
-    """Add every record that has no value, all of whose fields are null."""
+    """Adds each record without a value as a row of nulls."""
     tombstones = pc.indices_nonzero(values.is_null()).to_pylist()
     if not tombstones:
         return parsed
@@ -53,7 +53,7 @@ class Parser(Protocol):
     def __init__(self, format: RecordFormat) -> None: ...
 
     def parse(self, raw: pa.Table) -> Parsed:
-        """Parse records, with the column `value`, and `headers` where schemas are files.
+        """Parses records; reads the column `value`, and `headers` for encodings with schema files.
 
         A record that does not fit raises nothing.
         """
@@ -61,7 +61,7 @@ class Parser(Protocol):
 
 
 def sized(value: bytes | None, max_bytes: int, expected: str) -> str | None:
-    """Why the bytes are not even looked at; None when they are."""
+    """Explains why a value is refused for its size or absence; None if it is to be parsed."""
     if value is None:
         return f"no value: expected {expected}; tombstones need a topic that is declared with compacted=True"
     if len(value) > max_bytes:
@@ -71,7 +71,7 @@ def sized(value: bytes | None, max_bytes: int, expected: str) -> str | None:
 
 @contextmanager
 def without_gc() -> Iterator[None]:
-    """Thousands of objects are made that all stay and never refer to one another: looking for cycles takes a third."""
+    """Disables garbage collection: parsing creates many objects without cycles, and collection costs a third."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

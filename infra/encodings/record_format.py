@@ -19,12 +19,11 @@ class RecordFormat:
     Attributes:
         topic: its full name.
         types: field of a record -> type.
-        unknown_fields: what happens to a record with fields that are not among these: it is refused, or they are
-            ignored, or kept as JSON.
+        unknown_fields: for fields that are not among these: refuse the record, ignore them, or keep them as JSON.
         max_bytes: of a value.
         key: the fields that identify a record.
         table: of a captured database, whose changes the records are.
-        schema_files: the schemas by which records were written, of an encoding that needs some.
+        schema_files: the writers' schemas, for encodings that need them.
     """
 
     topic: str
@@ -45,7 +44,7 @@ class Misfit(ValueError):
     """A value that its type cannot hold.
 
     Attributes:
-        reason: what was expected, and what there is.
+        reason: what was expected, and what was found.
         path: where, from the outermost field on: `.name` or `[n]`.
     """
 
@@ -55,4 +54,4 @@ class Misfit(ValueError):
 
 
 class BadSchema(ValueError):
-    """A schema that cannot be read, or by which records are not read."""
+    """A schema that cannot be read, or that cannot be used to read the records."""

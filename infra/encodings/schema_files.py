@@ -1,4 +1,4 @@
-"""Schemas as files of the repository: `schemas/<subject>/<id>.avsc` or `.proto`."""
+"""Reads schemas from files of the repository: `schemas/<subject>/<id>.avsc` or `.proto`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GUIDS = "guids.json"
 
 @dataclass(frozen=True)
 class Schema:
-    """The text of a schema, and of those that it imports, by the names under which it does."""
+    """The text of a schema, and of those that it imports, by import name."""
 
     text: str
     imports: tuple[tuple[str, str], ...] = ()
@@ -41,16 +41,16 @@ class SchemaFiles:
         return list(self.by_id.values())[-1]
 
     def find(self, name: int | str) -> Schema | None:
-        """The schema of an id or a GUID; None where no file has it."""
+        """Finds the schema of an id or a GUID; None if no file has it."""
         number = self.guids.get(name) if isinstance(name, str) else name
         return None if number is None else self.by_id.get(number)
 
 
 def read_schemas(subject: str, suffix: str) -> SchemaFiles:
-    """The files of a subject.
+    """Reads the schema files of a subject.
 
     Raises:
-        BadDeclaration: there are none, or a file of another name.
+        BadDeclaration: there are none, or a file has another name.
     """
     folder = FOLDER / subject
     paths = [path for path in sorted(folder.glob("*")) if path.name != GUIDS]

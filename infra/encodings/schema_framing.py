@@ -1,4 +1,4 @@
-"""Which schema a record was written by: Confluent's two framings, before the record or in a header."""
+"""Reads which schema a record was written by: Confluent's two framings, before the record or in a header."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from uuid import UUID
 
 HEADER = "__value_schema_id"
-"""The header that holds what the other framing writes before the record."""
+"""The header with the bytes that the other framing writes before the record."""
 _BY_ID, _BY_GUID = 0, 1
 _MAX_INDEXES = 32  # messages within messages
 
 
 @dataclass(frozen=True)
 class Framed:
-    """The framing of a record: the schema that it was written by, and where it begins.
+    """The framing of a record: its writer's schema, and the position of its first byte.
 
     Attributes:
         schema: the id, or the GUID as text.
-        start: where the record begins in the value.
-        message: of Protobuf, which message of the schema: its number, then that of the one within it, and so on.
+        start: the position in the value at which the record begins.
+        message: for Protobuf, the message in the schema: its number, then the number of the one within it, and so on.
     """
 
     schema: int | str
@@ -29,13 +29,13 @@ class Framed:
 
 
 def framed(value: bytes, headers: Sequence[dict[str, Any]] | None, *, indexed: bool = False) -> Framed:
-    """Read the framing of a value; the header counts where there is one, the last where there are several.
+    """Parses the framing of a value; a header takes precedence, and the last one if there are several.
 
     Args:
         indexed: numbers of messages follow the id, as in Protobuf.
 
     Raises:
-        ValueError: there is none, or it is cut off.
+        ValueError: there is no framing, or it is cut off.
     """
     for header in reversed(headers or ()):
         if header["key"] == HEADER and header["value"] is not None:
@@ -60,7 +60,7 @@ def _read(data: bytes, where: str, *, indexed: bool) -> tuple[Framed, int]:
 
 
 def _indexes(data: bytes, at: int, where: str) -> tuple[tuple[int, ...], int]:
-    """The numbers of messages, as zigzag varints behind their count; a lone 0 stands for the first message."""
+    """Parses message numbers, zigzag varints after their count; a lone 0 is the first message."""
     count, at = _varint(data, at, where)
     if count == 0:
         return (0,), at

@@ -10,10 +10,10 @@ from infra.settings import Settings
 
 
 def find_schema(files: SchemaFiles, name: int | str) -> Schema:
-    """The schema of an id or a GUID.
+    """Returns the schema of an id or a GUID.
 
     Raises:
-        LookupError: neither has it; says what there is.
+        LookupError: neither has it; lists what they have.
         RegistryUnreachable: the registry does not answer. Retryable.
     """
     schema = files.find(name)

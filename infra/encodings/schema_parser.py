@@ -1,4 +1,4 @@
-"""The base of parsers of encodings whose records name the schema that they were written by."""
+"""The base class of parsers for encodings whose records name the schema that they were written by."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SchemaGroup:
     """Records of a batch that were written by one schema.
 
     Attributes:
-        written: by which.
+        written: the framing that names the schema.
         rows: their numbers, ascending.
         records: the bytes of each, without its framing.
     """
@@ -41,11 +41,11 @@ class SchemaGroup:
 class SchemaParser(ABC, Generic[Reading]):
     """Parses records group by group, those of one schema at a time.
 
-    `Reading` is how the records of one schema are read, made once for each.
+    `Reading` is the plan by which records of one schema are read, made once per schema.
     """
 
     expected: ClassVar[str]
-    """What a value is, for people."""
+    """The description of a value, for people."""
     indexed: ClassVar[bool] = False
     """As of `framed`."""
 
@@ -55,38 +55,38 @@ class SchemaParser(ABC, Generic[Reading]):
 
     @abstractmethod
     def reading(self, schema: Schema, written: Framed) -> Reading:
-        """How records of this schema are read.
+        """Plans how records of this schema are read.
 
         Raises:
-            BadSchema, Misfit: why none is.
+            BadSchema, Misfit: no record of it can be read; names the reason.
         """
 
     @abstractmethod
     def require_sound(self, record: bytes, reading: Reading) -> None:
-        """Hold every byte of a record against the schema that it was written by.
+        """Refuses a record that does not fit its writer's schema in every byte.
 
         Raises:
-            Misfit: the first place at which it is not what the schema says.
+            Misfit: names the first place that does not fit the schema.
         """
 
     @abstractmethod
     def read(self, record: bytes, reading: Reading) -> Any:
-        """The value that the encoding's library reads from a record.
+        """Reads a record with the encoding's library.
 
         Raises:
-            Misfit: it is not what its schema says.
+            Misfit: it does not fit its schema.
         """
 
     @abstractmethod
     def columns(self, values: list[Any], reading: Reading) -> tuple[Sequence[pa.Array], Mapping[int, str]]:
-        """The columns of what `read` gave, and why values of some records cannot be in them, by number."""
+        """Builds the columns of values from `read`; also returns the faults of values that do not fit, by number."""
 
     @abstractmethod
     def rests(self, values: list[Any], reading: Reading) -> list[str | None]:
-        """Fields of each value that the topic keeps without naming them, as JSON; None where there are none."""
+        """Returns for each value the unnamed fields that the topic keeps, as JSON; None if it has none."""
 
     def parse(self, raw: pa.Table) -> Parsed:
-        """The records of `raw` that are what their schema says, and of the others why they are not.
+        """Parses records; returns those that fit their schema, and the faults of the others.
 
         Raises:
             RegistryUnreachable: a record's schema is no file, and the registry does not answer. Retryable.
@@ -121,7 +121,7 @@ class SchemaParser(ABC, Generic[Reading]):
         return Parsed(rows, dict(zip(self.format.types, columns, strict=True)), faults, self.rests(values, reading))
 
     def _reason(self, record: bytes, reading: Reading) -> str:
-        """The place at which a record is not what its schema says; empty where it is."""
+        """Describes the place at which a record does not fit its schema; empty if it fits."""
         try:
             self.require_sound(record, reading)
         except Misfit as misfit:
@@ -129,7 +129,7 @@ class SchemaParser(ABC, Generic[Reading]):
         return ""
 
     def refuse_unknown(self, field: str | None, written: Framed) -> None:
-        """Refuse a schema with a field that the topic neither names nor allows.
+        """Refuses a schema with a field that the topic neither names nor allows.
 
         Raises:
             Misfit: it has one.
@@ -149,7 +149,7 @@ class SchemaParser(ABC, Generic[Reading]):
         return self.format.record_type
 
     def _reading(self, written: Framed) -> Reading | str:
-        """How the records are read, or why none of them is."""
+        """Returns the plan for records of this framing, or the reason why none of them can be read."""
         key = written.schema, written.message
         if key not in self._known:
             try:
@@ -165,7 +165,7 @@ class SchemaParser(ABC, Generic[Reading]):
         return self._known[key]
 
     def _by_schema(self, raw: pa.Table) -> tuple[list[SchemaGroup], dict[int, list[str]]]:
-        """The records of a batch by the schema that their framing names, and why others name none."""
+        """Groups the records of a batch by schema; also returns the faults of records that name none."""
         values = raw["value"].combine_chunks()
         # Only in a header of its own is there a schema; others, such as those of tracing, need no look at each record.
         names = pc.struct_field(pc.list_flatten(raw[HEADERS]), "key")
@@ -196,7 +196,7 @@ def _text(misfit: Misfit) -> str:
 
 
 def _joined(parts: Sequence[Parsed], faults: dict[int, list[str]], format: RecordFormat) -> Parsed:
-    """The parsed parts of a batch as one, in the order of the batch."""
+    """Merges the parsed groups of a batch, in the order of the batch."""
     for part in parts:
         faults.update(part.faults)
     some = [part for part in parts if part.rows]

@@ -44,7 +44,7 @@ logger.recovery.level = info
 
 
 def program(settings: Settings) -> Program:
-    """The programs that the supervisor runs; `prepare` must have been called once."""
+    """Returns the program that the supervisor runs; `prepare` must have been called before."""
     command = [
         str(java()),
         f"-Xmx{HEAP}",
@@ -59,13 +59,13 @@ def program(settings: Settings) -> Program:
 
 
 def prepare(settings: Settings) -> None:
-    """Write the broker's configuration, and format its log directory unless it is formatted.
+    """Writes the broker's configuration, and formats its log directory unless that was done before.
 
     Safe to repeat, also after a crash at any point: a log directory that exists is a formatted one.
 
     Raises:
         MissingTool: no Java, or jars that cannot be fetched.
-        ProcessFailed: Kafka refuses to format; says what it printed.
+        ProcessFailed: Kafka refuses to format; the message holds its output.
     """
     jars.ensure(settings)
     _properties(settings).parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def prepare(settings: Settings) -> None:
 
 
 def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
-    """Return when the broker answers.
+    """Waits until the broker answers.
 
     Raises:
         BrokerUnreachable: it did not within `timeout_s`.
@@ -90,17 +90,17 @@ def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
 
 
 def log_directory(settings: Settings) -> Path:
-    """The directory of the broker's local log, for records that are not, or not yet, in the archive."""
+    """Returns the directory of the broker's local log, which holds the records that are not archived yet."""
     return settings.home / "kafka" / "log"
 
 
 def tiered_directory(settings: Settings) -> Path:
-    """The directory in which closed segments of tiered topics are kept for ever."""
+    """Returns the directory in which closed segments of tiered topics are kept forever."""
     return settings.home / "tiered"
 
 
 def properties(settings: Settings) -> dict[str, object]:
-    """`server.properties` of the broker."""
+    """Returns the values of the broker's `server.properties`."""
     return {
         "process.roles": "broker,controller",
         "node.id": 1,
@@ -151,7 +151,7 @@ def _tiering(settings: Settings) -> dict[str, object]:
 
 
 def _format(settings: Settings) -> None:
-    """Format next to the log directory, then rename: a crash leaves no half-formatted one."""
+    """Formats a temporary directory, then renames it: a crash leaves no half-formatted log directory."""
     partial = log_directory(settings).with_name("log.formatting")
     shutil.rmtree(partial, ignore_errors=True)
     configuration = partial.with_suffix(".properties")
@@ -166,13 +166,13 @@ def _format(settings: Settings) -> None:
 
 
 def _kafka(settings: Settings, main_class: str) -> list[str]:
-    # Of logging configurations, the jar of the archive brings one that writes into the working directory.
+    # The archive's jar has a logging configuration that writes to the working directory.
     logging = f"-Dlog4j2.configurationFile={_logging(settings).as_uri()}"
     return [logging, "-cp", f"{settings.jars / 'broker'}/*", main_class]
 
 
 def _cluster_id() -> str:
-    """A random UUID as Kafka writes it; it must not look like an option."""
+    """Generates a random UUID in Kafka's format; it must not look like a command-line option."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
 
 
@@ -185,5 +185,5 @@ def _logging(settings: Settings) -> Path:
 
 
 def as_properties(values: Mapping[str, object]) -> str:
-    """A file of Java's properties, one `name=value` a line."""
+    """Formats values as a Java properties file, one `name=value` per line."""
     return "".join(f"{name}={str(value).replace(chr(92), chr(92) * 2)}\n" for name, value in values.items())

@@ -1,4 +1,4 @@
-"""The columns of a record, those of the Spark Kafka source."""
+"""The columns of a record, as in Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SCHEMA = pa.schema(
         pa.field(HEADERS, HEADERS_TYPE),
     ]
 )
-COLUMNS = tuple(name for name in SCHEMA.names if name != HEADERS)  # what is read unless columns are named
+COLUMNS = tuple(name for name in SCHEMA.names if name != HEADERS)  # the columns that are read by default
 
 
 def schema(columns: Sequence[str]) -> pa.Schema:
-    """The schema of these columns, in their order.
+    """Returns the Arrow schema of these columns, in their order.
 
     Raises:
         BadArgument: a column that archived records do not have.

@@ -18,13 +18,13 @@ FAREWELL_S = 30
 
 @contextmanager
 def producing(settings: Settings, *, outage_s: int) -> Iterator[KafkaProducer]:
-    """An idempotent producer that outlasts a restart of the broker without loss, repetition or reordering.
+    """Opens an idempotent producer that outlasts a restart of the broker without loss, repetition or reordering.
 
     Args:
         outage_s: how long the broker may be away before records are given up.
 
     Raises:
-        BrokerUnreachable: at the start.
+        BrokerUnreachable: the broker does not answer at the start.
     """
     from kafka import KafkaProducer
     from kafka.errors import KafkaError

@@ -1,4 +1,4 @@
-"""A schema registry over HTTP, by the REST interface of Confluent's, which others serve as well."""
+"""Reads schemas from a registry over HTTP, by Confluent's REST interface."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MAX_IMPORTS = 100
 
 
 class SchemaRegistry:
-    """Asks for a schema once: its id never means another one.
+    """Requests each schema once: an id never changes its meaning.
 
     Args:
-        url: as `https://registry:8081`, with the path before `/schemas` where there is one; `user:password@` before the
+        url: as `https://registry:8081`, with the path before `/schemas` if there is one; `user:password@` before the
             host is sent as basic authentication.
     """
 
@@ -40,7 +40,7 @@ class SchemaRegistry:
         self._unknown: dict[int | str, float] = {}
 
     def find(self, name: int | str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
-        """The text of the schema of an id or a GUID, and of each that it imports by its name; None: it has none.
+        """Returns the text of the schema of an id or a GUID, and its imports as (name, text); None if unknown.
 
         Raises:
             RegistryUnreachable: it does not answer, or refuses. Retryable.
@@ -58,7 +58,7 @@ class SchemaRegistry:
             return self._known.get(name)
 
     def _import(self, answer: dict[str, Any], found: dict[str, str]) -> None:
-        """Collect what a schema imports, each after what it imports itself."""
+        """Collects the imports of a schema, each after its own imports."""
         for reference in answer.get("references") or ():
             name, subject = str(reference["name"]), urllib.parse.quote(str(reference["subject"]), safe="")
             if name in found or len(found) >= _MAX_IMPORTS:

@@ -1,4 +1,4 @@
-"""Options of Spark's Kafka source that are the same for every reader of records."""
+"""Options of Spark's Kafka source that every reader of records shares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ partition of each micro-batch would wait 500 ms. Spark's consumers fetch only wi
 
 
 def source_options(settings: Settings, *, headers: bool) -> dict[str, str]:
-    """Read committed records, and fail where offsets are missing."""
+    """Returns options that read committed records and fail if offsets are missing."""
     return {
         "kafka.bootstrap.servers": settings.bootstrap_servers,
         "kafka.isolation.level": "read_committed",

@@ -19,7 +19,7 @@ TIMEOUT_S = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class TopicSpec:
-    """A topic as the broker should have it; configs that are not named keep the broker's defaults."""
+    """The desired state of a topic; configs that are not named keep the broker's defaults."""
 
     name: str
     partitions: int
@@ -56,7 +56,7 @@ class TopicIds:
         self._client: KafkaAdminClient | None = None
 
     def newest(self) -> dict[str, str]:
-        """Topic -> id, of those that exist; nothing while the broker does not answer."""
+        """Maps the existing topics to their ids; empty while the broker does not answer."""
         from kafka.errors import KafkaError
 
         try:
@@ -71,7 +71,7 @@ class TopicIds:
 
 @contextmanager
 def reach(settings: Settings, *, timeout_s: float = TIMEOUT_S) -> Iterator[KafkaAdminClient]:
-    """An admin client of the broker, closed at the end.
+    """Opens an admin client of the broker, and closes it at the end.
 
     Raises:
         BrokerUnreachable: no answer within `timeout_s`, at the start or later. Retryable.
@@ -95,10 +95,10 @@ def reach(settings: Settings, *, timeout_s: float = TIMEOUT_S) -> Iterator[Kafka
 
 
 def ensure_topics(settings: Settings, topics: Sequence[TopicSpec]) -> list[str]:
-    """Create the topics that are missing, add partitions, and set the configs that differ.
+    """Creates missing topics, adds partitions, and sets configs that differ.
 
     Returns:
-        What was changed, one line each; empty when all was as declared.
+        The changes, one line each; empty if all was as declared.
 
     Raises:
         BadArgument: a topic has more partitions than declared, which Kafka cannot take away, or a compacted one fewer.
@@ -125,7 +125,7 @@ def ensure_topics(settings: Settings, topics: Sequence[TopicSpec]) -> list[str]:
 
 
 def offsets(settings: Settings, names: Sequence[str]) -> dict[str, dict[int, PartitionOffsets]]:
-    """The first and the next offset of every partition of these topics; a topic that does not exist is left out.
+    """Returns the offsets of every partition of these topics; a topic that does not exist is left out.
 
     Raises:
         BrokerUnreachable: retryable.
@@ -158,7 +158,7 @@ def offsets(settings: Settings, names: Sequence[str]) -> dict[str, dict[int, Par
 
 
 def appended_ms(settings: Settings, places: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
-    """When records were appended, epoch milliseconds.
+    """Returns the times at which records were appended, in epoch milliseconds.
 
     Args:
         places: topic -> partition -> offset of the record, or of one before it.
@@ -202,7 +202,7 @@ def appended_ms(settings: Settings, places: Mapping[str, Mapping[int, int]]) -> 
 
 
 def topic_ids(settings: Settings, names: Sequence[str]) -> dict[str, str]:
-    """The id of each topic that exists; an earlier topic of the same name had another.
+    """Maps each topic that exists to its id; an earlier topic of the same name had another id.
 
     Raises:
         BrokerUnreachable: retryable.
@@ -217,7 +217,7 @@ def _ids(client: KafkaAdminClient, names: Sequence[str]) -> dict[str, str]:
 
 
 def _partition_counts(client: KafkaAdminClient, names: Sequence[str]) -> dict[str, int]:
-    """Topic -> number of partitions, of those that exist."""
+    """Maps each topic that exists to its number of partitions."""
     if not names:
         return {}
     described = client.describe_topics(list(names))

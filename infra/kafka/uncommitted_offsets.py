@@ -1,4 +1,4 @@
-"""Asks the broker why a consumer of committed records sees nothing at some offsets."""
+"""Finds out from the broker why a consumer of committed records gets nothing at some offsets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _TOPICS_BY_NAME = 12  # the last version of a fetch in which topics go by their 
 
 
 def in_transactions(settings: Settings, topic: str, holes: Spans) -> dict[int, list[Range]]:
-    """The parts of these ranges that batches of transactions fill: markers, and records that were aborted.
+    """Returns the parts of these ranges that hold transaction markers or aborted records.
 
-    The broker never returns them to consumers of committed records. What is not among them is not in its log at all, or
-    should have been seen.
+    The broker never returns those to consumers of committed records. All other offsets of the ranges are missing from
+    its log, or should have been returned.
 
     Raises:
         BrokerUnreachable: retryable.
@@ -43,7 +43,7 @@ def in_transactions(settings: Settings, topic: str, holes: Spans) -> dict[int, l
 def _batches(
     client: KafkaAdminClient, leader: int, topic: str, partition: int, asked: Range
 ) -> Iterator[tuple[int, int, bool]]:
-    """The batches that hold offsets of a range: `[start, end)` of each, and whether it is of a transaction."""
+    """Yields the batches that hold offsets of a range: `[start, end)` of each, and whether it is of a transaction."""
     from kafka.record import MemoryRecords
 
     at, end = asked
@@ -59,9 +59,9 @@ def _batches(
 
 
 def _fetched(client: KafkaAdminClient, leader: int, topic: str, partition: int, offset: int) -> bytes:
-    """Batches from the one on that holds an offset, as the broker has them; none beyond the end of its log.
+    """Fetches batches, starting with the one that holds an offset; empty after the end of the broker's log.
 
-    A broker that does not have the batches of tiered storage in time answers with none, and is asked again.
+    A broker that cannot read tiered storage in time returns no batch, and is asked again.
     """
     deadline = time.monotonic() + _TIERED_S
     while True:
@@ -77,9 +77,9 @@ def _fetched(client: KafkaAdminClient, leader: int, topic: str, partition: int, 
 
 
 def _answered(client: KafkaAdminClient, leader: int, topic: str, partition: int, offset: int) -> tuple[bytes, int]:
-    """The answer to one request at an offset, and the end of the log.
+    """Sends one fetch request at an offset; returns the batches and the end of the log.
 
-    A consumer of kafka-python passes over markers without a word, so its own request is sent here.
+    kafka-python's own consumer skips markers silently, so the request is sent directly.
     """
     from kafka.protocol.consumer import FetchRequest
 

@@ -1,4 +1,4 @@
-"""Runs statements in the captured database and returns their rows, values as Python's types."""
+"""Runs statements in the captured database and returns their rows as Python values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = 200  # characters of a statement
 
 
 class Address(NamedTuple):
-    """A database and who asks it, by libpq's names."""
+    """The host, port, user, password and name of a database, by libpq's names."""
 
     host: str
     port: int
@@ -35,7 +35,7 @@ class Address(NamedTuple):
 
 
 class Connection(psycopg.Connection[TupleRow]):
-    """A connection that ends if its server says nothing for too long; an error has a note of its statement."""
+    """A connection that fails if its server is silent for too long; errors have a note with the statement."""
 
     answer_s: float | None = None
 
@@ -57,7 +57,7 @@ class Connection(psycopg.Connection[TupleRow]):
 
 
 def address(settings: Settings) -> Address:
-    """Returns the address of the captured database: the supervised one, unless the settings name another."""
+    """Returns the address of the captured database: the one in the settings, else the supervised one."""
     if not settings.database:
         return Address(HOST, settings.database_port, USER, password(settings), DATABASE)
     at = urlsplit(settings.database)
@@ -66,16 +66,16 @@ def address(settings: Settings) -> Address:
 
 
 def password(settings: Settings) -> str:
-    """Returns the password of the supervised database, made once."""
+    """Returns the password of the supervised database, generated once."""
     return ensure_secret(settings.home / "database-password")
 
 
 def query(settings: Settings, sql: Query, values: Params | None = None, *, timeout_s: float = 30) -> list[TupleRow]:
-    """Runs a statement and returns its rows; none if it has no result.
+    """Runs a statement and returns its rows; empty if it has no result.
 
     Args:
         sql: several statements, without values, are one transaction; the rows are those of the first.
-        values: for the placeholders `%s` or `%(name)s`; without values a percent sign is only that.
+        values: for the placeholders `%s` or `%(name)s`; without values a percent sign has no meaning.
 
     Raises:
         DatabaseUnreachable, StatementRefused: as `connected`.
@@ -90,11 +90,11 @@ def connected(settings: Settings, *, timeout_s: float = 30) -> Iterator[Connecti
     """Opens a connection in which each statement commits, unless a block of its `transaction()` does.
 
     Args:
-        timeout_s: after that long the server gives up a statement.
+        timeout_s: the server cancels a statement after this time.
 
     Raises:
-        DatabaseUnreachable: no server answers, it refuses who asks, or it ends meanwhile. Retryable.
-        StatementRefused: a statement fails; says which, without its parameters.
+        DatabaseUnreachable: no server answers, it refuses the user, or it ends meanwhile. Retryable.
+        StatementRefused: a statement fails; names it, without its parameters.
     """
     at, connection = address(settings), None
     place = f"The database {at.dbname} at {at.host}:{at.port}"

@@ -1,4 +1,4 @@
-"""The supervised PostgreSQL 18: a database that can be captured, on this machine alone."""
+"""The supervised PostgreSQL 18: a database that can be captured, for this machine only."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OPTIONS = {
 
 
 def program(settings: Settings) -> Program:
-    """Returns the program that the supervisor runs; `prepare` must have been called once."""
+    """Returns the program that the supervisor runs; `prepare` must have been called before."""
     options = {**OPTIONS, "port": settings.database_port}
     arguments = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
     command = [str(_binary("postgres")), "-D", str(data_directory(settings)), *arguments]
@@ -59,16 +59,16 @@ def program(settings: Settings) -> Program:
 
 
 def prepare(settings: Settings) -> None:
-    """Makes the database cluster unless there is one; safe to repeat, also after a crash at any point.
+    """Creates the database cluster unless it exists; safe to repeat, also after a crash at any point.
 
     Raises:
         MissingTool: the package with PostgreSQL is not installed.
-        ProcessFailed: `initdb` refuses, or the home cannot be reached by who runs the server.
+        ProcessFailed: `initdb` refuses, or the server's user cannot enter the home.
     """
     target = data_directory(settings)
     if target.exists():
         return
-    # In a directory of its own, which who runs the server owns: initdb and the server write nowhere else.
+    # The directory belongs to the server's user: initdb and the server write nowhere else.
     target.parent.mkdir(parents=True, exist_ok=True)
     partial, secret = target.with_name("data.partial"), target.with_name("password.partial")
     if partial.exists():
@@ -92,7 +92,7 @@ def prepare(settings: Settings) -> None:
 
 
 def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
-    """Returns when the database answers.
+    """Waits until the database answers.
 
     Raises:
         DatabaseUnreachable: it did not within `timeout_s`.
@@ -101,7 +101,7 @@ def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
 
 
 def data_directory(settings: Settings) -> Path:
-    """Returns the directory of the supervised database."""
+    """Returns the data directory of the supervised database."""
     return settings.home / "database" / "data"
 
 
@@ -115,7 +115,7 @@ def _binary(name: str) -> Path:
 
 
 def _as_user(command: list[str]) -> list[str]:
-    """Returns the command, run by another user if this process is root's.
+    """Wraps the command to run as another user if this process runs as root.
 
     Without `setpriv` that user must be able to enter its directories, and it outlives a killed reaper until the next
     start.

@@ -1,1 +1,1 @@
-"""Rows, in this process or in Spark, and from how many on Spark does the work: no engine's, and everybody's."""
+"""Operations on rows in this process or in Spark, and the sizes from which Spark does the work."""

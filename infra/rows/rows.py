@@ -1,4 +1,4 @@
-"""Rows, in this process or in Spark where they may be many, and what can be done with them wherever they are."""
+"""Operations on rows, which are in this process, or in Spark if they may be many."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_sql(text: str, **relations: R) -> R:
 
 
 def cast_like(rows: R, like: Rows) -> R:
-    """The rows with the columns of others, in their order and of their types."""
+    """Casts the rows to the columns of others: their order and types."""
     if are_here(rows):
         schema = like.schema if are_here(like) else here(like.limit(0)).schema
         return cast("R", rows.select(schema.names).cast(schema))
@@ -49,19 +49,19 @@ def cast_like(rows: R, like: Rows) -> R:
 
 
 def with_null(kind: DataType) -> DataType:
-    """The type, all of whose parts may be null: Spark casts to no other one a value that may have a null there."""
+    """Makes all parts of a type nullable: Spark casts a value that may have nulls to no other type."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     return kind.toNullable() if isinstance(kind, ArrayType | MapType | StructType) else kind
 
 
 def column_types(rows: Rows) -> dict[str, str]:
-    """Column -> its type, in the words of where the rows are; both say `double`, `float` and `map<`."""
+    """Maps each column to its type, in the words of its engine; both write `double`, `float` and `map<`."""
     return {f.name: str(f.type) for f in rows.schema} if are_here(rows) else dict(rows.dtypes)
 
 
 def without_maps(value: str, rows: Rows, column: str, by: Dialect) -> str:
-    """Writes a value of a column of the rows with its maps as entries in order: of maps Spark knows no two equal.
+    """Writes a value of a column with its maps as ordered entries, since Spark cannot compare maps.
 
     Args:
         value: in the SQL of the engine.
@@ -107,12 +107,12 @@ def are_here(rows: Rows) -> TypeIs[pa.Table]:
 
 
 def here(rows: Rows) -> pa.Table:
-    """The rows in this process."""
+    """Collects the rows into this process."""
     return rows if are_here(rows) else rows.toArrow()
 
 
 def in_spark(spark: SparkSession, rows: Rows) -> DataFrame:
-    """The rows in Spark, also where there are none, which through Connect take no schema from Arrow."""
+    """Converts the rows to a Spark frame, also if there are none, when Spark Connect takes no schema from Arrow."""
     if not are_here(rows):
         return rows
     if len(rows):
@@ -123,15 +123,15 @@ def in_spark(spark: SparkSession, rows: Rows) -> DataFrame:
 
 
 def count(rows: Rows) -> int:
-    """The number of rows."""
+    """Counts the rows."""
     return len(rows) if are_here(rows) else rows.count()
 
 
 def is_empty(rows: Rows) -> bool:
-    """Whether there is no row."""
+    """Whether there are no rows."""
     return not len(rows) if are_here(rows) else rows.isEmpty()
 
 
 def column_names(rows: Rows) -> list[str]:
-    """The names of the columns, in order."""
+    """Returns the names of the columns, in order."""
     return list(rows.column_names if are_here(rows) else rows.columns)

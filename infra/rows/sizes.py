@@ -24,32 +24,32 @@ CHANGED = 100  # whose scopes are collected
 SEARCHED = 1_000  # for those that matter
 
 RECORD_BYTES = 64 << 20
-"""Of the keys and values of records."""
+"""Bytes of the keys and values of records."""
 
 
 HELD_BYTES = 256 << 20
-"""Of rows that this process, or its JVM, holds to compare them."""
+"""Bytes of rows that this process, or its JVM, holds to compare them."""
 COMPRESSED = 4
-"""Bytes in memory for one in a file, at a guess: they matter where rows are large, and most of those are texts."""
+"""Bytes in memory for one in a file, at a guess: they matter if rows are large, and most of those are texts."""
 
 
 def most_rows(settings: Settings, times: int) -> int:
-    """Rows that this process holds or reads, for one of the purposes above."""
+    """Returns the number of rows that this process holds or reads, for one of the purposes above."""
     return settings.small_rows * times
 
 
 def is_small(settings: Settings, rows: int, times: int = COMMITTED, *, record_bytes: float = 0) -> bool:
-    """Whether this process writes the rows, rather than Spark's workers; the setting `engine` can force either."""
+    """Whether this process writes the rows, rather than Spark; the setting `engine` can force either."""
     if settings.engine != "auto":
         return settings.engine == "delta-rs"
     return rows <= most_rows(settings, times) and record_bytes <= RECORD_BYTES
 
 
 def collect_if_small(settings: Settings, frame: Rows, most: int | None = None) -> Rows:
-    """The rows in this process where it writes them or has them, else the frame.
+    """Collects the rows into this process if it writes them, else returns the frame.
 
     Args:
-        most: so many of them this process should hold at most, for their size.
+        most: the number of such rows that this process should hold at most.
     """
     if are_here(frame):
         return frame
@@ -62,7 +62,7 @@ def collect_if_small(settings: Settings, frame: Rows, most: int | None = None) -
 
 
 def held_if_small(rows: pa.RecordBatchReader, most: int) -> pa.Table | None:
-    """The rows; None as soon as they are more than `most`, or more bytes than this process should hold."""
+    """Reads the rows into this process; None as soon as they are more than `most`, or too many bytes."""
     batches, count, size = [], 0, 0
     for batch in rows:
         batches.append(batch)
@@ -73,7 +73,7 @@ def held_if_small(rows: pa.RecordBatchReader, most: int) -> pa.Table | None:
 
 
 def collected(frame: DataFrame) -> Rows:
-    """The rows in this process; the frame where they are more bytes than Spark hands over, a quarter of its heap."""
+    """Collects the rows into this process; returns the frame if they exceed Spark's limit, a quarter of its heap."""
     try:
         return frame.toArrow()
     except Exception as error:  # of a server as of a JVM in this process

@@ -1,6 +1,6 @@
 """Class-data sharing (AppCDS) for Spark's JVM: it starts in two thirds of the time.
 
-A JVM that does some typical work writes its classes as an archive when it ends; the next ones map it. `make setup`
+A JVM that does some typical work writes its classes to an archive when it ends; later JVMs map it. `make setup`
 runs `python -m infra.spark.class_data_sharing`. A JVM ignores an archive of another Java, of other jars, or of jars in
 another place.
 """
@@ -32,10 +32,10 @@ _OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
 def ensure(settings: Settings) -> bool:
-    """Have an archive that fits the Java and the jars of today.
+    """Creates the class archive unless one fits the current Java and jars.
 
     Returns:
-        Whether it had to be made.
+        Whether it had to be created.
 
     Raises:
         MissingTool: no Java, or no jars.
@@ -69,7 +69,7 @@ def _made_for(settings: Settings) -> str:
 
 
 def _record(settings: Settings, archive: Path) -> None:
-    """Do in a JVM what the platform's JVMs begin with, and let it write its classes when it ends."""
+    """Runs the first work of the platform's JVMs in a JVM that archives its classes when it ends."""
     from pyspark import SparkContext
 
     from infra.spark.connect_server import serving_options, token_variable
@@ -92,7 +92,7 @@ def _record(settings: Settings, archive: Path) -> None:
 
 
 def _work_as_client(settings: Settings) -> None:
-    """Do what commands begin with, through the JVM's Connect server: in another process, since this one has a JVM."""
+    """Runs the first work of commands through the JVM's Connect server, in another process without a JVM."""
     warm = "from infra.settings import Settings; from infra.spark.spark_client import wait_warm; "
     command = [sys.executable, "-c", f"{warm}wait_warm(Settings.from_environment())"]
     environment = {**os.environ, **settings.environment()}
@@ -100,7 +100,7 @@ def _work_as_client(settings: Settings) -> None:
 
 
 def _work(spark: SparkSession, home: Path) -> None:
-    """Write a Delta table, follow it with a window that is merged into another, read that."""
+    """Writes a Delta table, streams a window of it into another by merges, and reads that."""
     from infra.spark.typical_work import by_minute, merge, write_rows
 
     rows = write_rows(spark, home / "source")
@@ -113,7 +113,7 @@ def _work(spark: SparkSession, home: Path) -> None:
 
 
 def main() -> int:
-    """Make the archive when there is none that fits; a platform without one works, its JVMs start slower."""
+    """Creates the class archive if none fits; without one the platform works, and its JVMs start more slowly."""
     settings = Settings.from_environment()
     if len(sys.argv) > 1:
         _record(settings, Path(sys.argv[1]))

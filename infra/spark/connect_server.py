@@ -1,4 +1,4 @@
-"""The supervised Spark Connect server: one warm JVM for commands and DAG tasks, which are its thin clients."""
+"""The supervised Spark Connect server: one warm JVM; commands and DAG tasks are its thin clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JAVA_OPTIONS = [
 
 
 def program(settings: Settings) -> Program:
-    """The program that the supervisor runs; its definition changes with its settings, so that `up` replaces it then.
+    """Returns the program that the supervisor runs; it changes with the settings, so that `up` then restarts it.
 
     Raises:
         MissingTool: no Java, or the jars were not resolved yet.
@@ -50,23 +50,23 @@ def program(settings: Settings) -> Program:
 
 
 def url(settings: Settings) -> str:
-    """The connection string of the supervised server; it holds the token."""
+    """Returns the connection string of the supervised server; it holds the token."""
     # A token goes unencrypted to this name alone.
     return f"sc://localhost:{settings.spark_port}/;token={token(settings)}"
 
 
 def token(settings: Settings) -> str:
-    """The token that clients must show; made once for this home, readable by its owner only."""
+    """Returns the token that clients must send; generated once for this home, readable by its owner only."""
     return ensure_secret(settings.home / "spark" / "token")
 
 
 def token_variable(settings: Settings) -> dict[str, str]:
-    """The token as the server's environment has it: its command line can be seen by everybody."""
+    """Returns the server's environment variable for the token; a command line would be visible to other users."""
     return {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token(settings)}
 
 
 def serving_options(settings: Settings) -> dict[str, str]:
-    """Spark's settings of a Connect server, in addition to those of every JVM."""
+    """Returns the Spark settings of a Connect server, in addition to those of every JVM."""
     return {
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": str(settings.spark_port),

@@ -1,4 +1,4 @@
-"""Executors of a Spark cluster: what they are given, and an end to waiting for some where there is none."""
+"""Executors of a Spark cluster: their settings, and a time limit for jobs that wait for one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _log = logging.getLogger("twofold.spark")
 
 
 def configuration(settings: Settings, python_path: str) -> dict[str, str]:
-    """Settings of an application of a cluster.
+    """Returns the settings of an application on a cluster.
 
-    Its executors import the platform's packages from where this process does, so that every node has the same checkout
-    and environment; they get this process's settings, secrets of the platform left out, and keys of an object store. An
-    application takes so many cores that others find some.
+    Its executors import the platform's packages from the same paths as this process, so every node needs the same
+    checkout and environment. They get this process's settings without the platform's secrets, and the keys of an object
+    store. The number of cores is limited, so that other applications get some.
     """
     given = {name: value for name, value in os.environ.items() if name.startswith(("TWOFOLD_", "AWS_"))}
     names = {name: value for name, value in given.items() if name not in _HIDDEN}
@@ -39,7 +39,7 @@ def configuration(settings: Settings, python_path: str) -> dict[str, str]:
 
 
 def require(spark: SparkSession, settings: Settings) -> None:
-    """Wait until the application has an executor.
+    """Waits until the application has an executor.
 
     Raises:
         SparkUnreachable: it gets none within a minute; the application is ended. Retryable.
@@ -58,12 +58,12 @@ def require(spark: SparkSession, settings: Settings) -> None:
 
 
 def watch(spark: SparkSession) -> None:
-    """Cancel jobs that wait for executors when all of them have been gone for a minute; Spark itself waits for ever."""
+    """Cancels waiting jobs once all executors have been gone for a minute; Spark itself waits forever."""
     threading.Thread(target=_watch, args=[spark], name="watch executors", daemon=True).start()
 
 
 def count(spark: SparkSession) -> int:
-    """The number of executors of the application."""
+    """Counts the executors of the application."""
     context = spark.sparkContext
     return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1
 

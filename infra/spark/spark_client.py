@@ -1,4 +1,4 @@
-"""Sessions for batch work: thin clients of a Spark Connect server, or in this process where there is none."""
+"""Sessions for batch work: thin clients of a Spark Connect server, or sessions in this process without a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOST = (
     "SESSION_CLOSED",
     "SESSION_CHANGED",
     "server side session identifier",  # of an answer by a server that was started since
-    "NO_ACTIVE_SESSION",  # of what a client is asked for after one of these
+    "NO_ACTIVE_SESSION",  # in the first request of a client after one of these
     "OPERATION_NOT_FOUND",
     "RESPONSE_ALREADY_RECEIVED",
     "RETRIES_EXCEEDED",
@@ -37,13 +37,13 @@ _LOST = (
 
 
 def open_session(settings: Settings, name: str) -> SparkSession:
-    """A session of its own for one command; its settings are its own, and `stop` cancels what it still runs.
+    """Opens a Spark session for one command; it has its own settings, and `stop` cancels its running jobs.
 
-    Where `TWOFOLD_SPARK` says nothing it is the supervised server's, and in process while the platform is down.
+    If `TWOFOLD_SPARK` is empty, it is one of the supervised server, or in this process while the platform is down.
 
     Raises:
         SparkUnreachable: there is a server, and it does not answer. Retryable.
-        MissingTool: in process: no Java, or the jars were not resolved yet.
+        MissingTool: in this process: no Java, or the jars were not resolved yet.
     """
     endpoint = find_endpoint(settings)
     if endpoint is None:
@@ -54,7 +54,7 @@ def open_session(settings: Settings, name: str) -> SparkSession:
 
 
 def find_endpoint(settings: Settings) -> str | None:
-    """The connection string of the Connect server that batch work uses; None: it runs in process."""
+    """Returns the connection string of the Connect server for batch work; None if it runs in this process."""
     if settings.spark:
         return None if settings.spark == IN_PROCESS else settings.spark
     if not any(process.name == connect_server.NAME for process in supervisor.state(settings)):
@@ -63,7 +63,7 @@ def find_endpoint(settings: Settings) -> str | None:
 
 
 def connect(settings: Settings, endpoint: str, name: str) -> SparkSession:
-    """A session of a Connect server.
+    """Opens a session on a Connect server.
 
     Raises:
         BadSetting: it refuses the token, or does not keep the time zone and the ANSI mode of all other sessions.
@@ -91,7 +91,7 @@ def connect(settings: Settings, endpoint: str, name: str) -> SparkSession:
 
 
 def _keep_meaning(conf: Any) -> None:
-    """Give a session the settings that decide what rows are, whatever its endpoint is configured with.
+    """Sets the session settings that change the results of queries, whatever the server's configuration.
 
     Raises:
         BadSetting: it does not take one, or does not keep it.
@@ -120,7 +120,7 @@ def _other_meaning(name: str, value: str, came: str) -> BadSetting:
 
 @contextmanager
 def naming_lost_server() -> Iterator[None]:
-    """Raise an error of the connection to a Connect server as what it is: worth another try."""
+    """Turns connection errors of a Connect server into `SparkUnreachable`, which is retryable."""
     try:
         yield
     except Exception as error:
@@ -144,10 +144,10 @@ def naming_lost_server() -> Iterator[None]:
 
 @contextmanager
 def failing_alone(name: str, failures: list[TwofoldError]) -> Iterator[None]:
-    """Add an error of whatever kind to the failures, as that of what bears the name, so that others go on.
+    """Catches any error of one item and adds it to `failures` under the item's name, so that the others continue.
 
     Raises:
-        SparkUnreachable: no other can go on either.
+        SparkUnreachable: the others cannot continue either.
     """
     try:
         with naming_lost_server():
@@ -173,9 +173,9 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _wait_listening(endpoint: str) -> None:
-    """Wait for a server that was started a moment ago, or that its supervisor is starting again.
+    """Waits for a server that is still starting, or that its supervisor restarts.
 
-    gRPC would try for ten minutes.
+    gRPC would retry for ten minutes.
     """
     address = urlsplit(endpoint.split(";", 1)[0])
     host, port = address.hostname or HOST, address.port or 15_002
@@ -193,7 +193,7 @@ def _wait_listening(endpoint: str) -> None:
 
 
 def wait_warm(settings: Settings) -> None:
-    """Return when the server answers and has done some typical work, so that the first command need not wait for it.
+    """Waits until the server answers, and runs some typical work on it, to speed up the first command.
 
     Raises:
         ProcessFailed: it does not answer; names its log.

@@ -1,4 +1,4 @@
-"""Values as literals of Spark, whose own take Python's times before 1582 for those of another calendar."""
+"""Writes values as Spark literals; Spark's own literals shift times before 1582, by another calendar."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 def instant_of(ms: int) -> Column:
-    """Returns a timestamp, of epoch milliseconds, in any year."""
+    """Builds a timestamp column of epoch milliseconds, for any year."""
     from pyspark.sql import functions as F
 
     return F.timestamp_millis(F.lit(ms))
 
 
 def date_of(days: int) -> Column:
-    """Returns a date, of days since 1970, in any year."""
+    """Builds a date column of days since 1970, for any year."""
     from pyspark.sql import functions as F
 
     return F.date_from_unix_date(F.lit(days))
 
 
 def literal_of(value: object) -> Column:
-    """Returns the value; a `datetime` without a zone is a `timestamp_ntz`."""
+    """Builds a column of a constant; a `datetime` without a zone is a `timestamp_ntz`."""
     from pyspark.sql import functions as F
 
     if isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""A Spark session in this process, with a JVM of its own: stream drivers, rebuilds, and batch work without a server."""
+"""Opens Spark sessions with a JVM in this process: for stream drivers, rebuilds, and batch work without a server."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ MEANING = {
 
 
 def session(settings: Settings, name: str, java_options: Sequence[str] | None = None) -> SparkSession:
-    """A session with Delta and Kafka, in UTC, under ANSI rules, with RocksDB for state.
+    """Opens a session with Delta and Kafka, in UTC, in ANSI mode, with RocksDB for state.
 
     Args:
-        java_options: of its JVM, in addition to those of every one; None: the archive of classes, if there is one.
+        java_options: additional options of its JVM; None: those for the class archive, if there is one.
 
     Raises:
         MissingTool: no Java, or the jars were not resolved yet.
@@ -64,12 +64,12 @@ def session(settings: Settings, name: str, java_options: Sequence[str] | None = 
 
 
 def is_cluster(settings: Settings) -> bool:
-    """Whether work runs on executors, in processes of their own."""
+    """Whether Spark work runs on executors, which are processes of their own."""
     return not settings.spark_master.startswith("local")
 
 
 def jvm_exit_code() -> int | None:
-    """With what the JVM of this process ended; None while it runs, and where there is none."""
+    """Returns the exit code of this process's JVM; None while it runs, or if there is none."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
@@ -77,10 +77,10 @@ def jvm_exit_code() -> int | None:
 
 
 def tune_for_batch_size(spark: SparkSession, *, few: bool) -> None:
-    """Plan the session's next queries for few rows, or for many.
+    """Configures the session's next queries for few rows, or for many.
 
-    Few rows cost less interpreted than the compilation of classes for them, which every new literal, such as a
-    watermark, asks for again; and there is nothing to adapt a plan to.
+    Interpretation of few rows costs less than the compilation of classes, which every new literal, such as a watermark,
+    triggers again; adaptive execution has nothing to improve then.
     """
     spark.conf.set("spark.sql.codegen.wholeStage", str(not few).lower())
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if few else "FALLBACK")
@@ -88,7 +88,7 @@ def tune_for_batch_size(spark: SparkSession, *, few: bool) -> None:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """The environment of the JVM and its Python workers; workers import the platform's packages as this process does.
+    """Returns the environment of the JVM and its Python workers; workers use the import paths of this process.
 
     Raises:
         MissingTool: no Java.
@@ -111,7 +111,7 @@ _FIXED = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    # Of large records 20,000 are more than a worker's memory, and than the 2 GB of an Arrow column.
+    # 20,000 large records exceed a worker's memory, and the 2 GB of an Arrow column.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
     # Up to the default of 48 MB rows from this process become part of the plan, which each task is sent again:
     # 170 thousand rows of 5 MB cost a second instead of 0.2 s.
@@ -140,7 +140,7 @@ _FIXED = {
 
 
 def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, str]:
-    """Spark's settings, the same for a session in this process and for the Connect server.
+    """Returns the Spark settings that a session in this process and the Connect server share.
 
     Raises:
         MissingTool: the jars were not resolved yet.
@@ -154,7 +154,7 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
         **_found_by_the_jvm(settings, [str(jar) for jar in jars]),
         **(executors.configuration(settings, environment(settings)["PYTHONPATH"]) if is_cluster(settings) else {}),
         "spark.driver.memory": settings.driver_memory,
-        # What a job hands over at once; a larger result fails the job instead of the JVM.
+        # The size of a job's result; a larger one fails the job instead of the JVM.
         "spark.driver.maxResultSize": str(_bytes(settings.driver_memory) // 4),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -176,7 +176,7 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
 
 
 def _bytes(memory: str) -> int:
-    """A size as the JVM writes it: `1500m`, `3g`."""
+    """Parses a size in the JVM's notation: `1500m`, `3g`."""
     size = re.fullmatch(r"(\d+)([kmg])", memory.lower())
     if size is None:
         raise BadSetting(
@@ -186,10 +186,10 @@ def _bytes(memory: str) -> int:
 
 
 def _found_by_the_jvm(settings: Settings, jars: Sequence[str]) -> dict[str, str]:
-    """The options by which the JVM finds our jars; executors of a cluster are sent them.
+    """Returns the options by which the JVM finds our jars; executors of a cluster get copies.
 
-    Of those on its own class path nothing is copied when it starts, and their classes are in the archive, which holds
-    none of jars that are added later.
+    Jars on the class path are not copied at the start, and their classes are in the class archive; classes of jars that
+    are added later are not.
     """
     if not is_cluster(settings):
         return {"spark.driver.extraClassPath": os.pathsep.join(jars)}
@@ -197,11 +197,11 @@ def _found_by_the_jvm(settings: Settings, jars: Sequence[str]) -> dict[str, str]
 
 
 def class_options(settings: Settings) -> list[str]:
-    """Options of a JVM that let it use the archive, if there is one, and keep quiet where it does not fit."""
+    """Returns JVM options that use the class archive, if there is one, without a warning if it does not fit."""
     archive = class_archive(settings)
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if archive.exists() else []
 
 
 def class_archive(settings: Settings) -> Path:
-    """The file of the archived classes."""
+    """Returns the path of the class archive."""
     return settings.jars.parent / "classes" / "spark.jsa"

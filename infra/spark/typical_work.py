@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ROUNDS = 2
-"""One by compiled queries, one by interpreted ones: both are what commands ask for."""
+"""One by compiled queries, one by interpreted ones: commands need both."""
 
 
 def warm_up(spark: SparkSession, scratch: Path) -> None:
-    """Do it a few times, so that the JVM has compiled what matters; leaves nothing behind.
+    """Runs the typical work several times, so that the JVM compiles the important code; leaves no files.
 
     Args:
         scratch: a directory that Spark can write to, removed before and after.
@@ -35,7 +35,7 @@ def warm_up(spark: SparkSession, scratch: Path) -> None:
 
 
 def write_rows(spark: SparkSession, place: Path) -> DataFrame:
-    """A hundred rows, a second apart, as a Delta table."""
+    """Writes a Delta table of a hundred rows, one per second, and returns it as a frame."""
     import pyarrow as pa
     from pyspark.sql import functions as F
 
@@ -46,7 +46,7 @@ def write_rows(spark: SparkSession, place: Path) -> DataFrame:
 
 
 def by_minute(rows: DataFrame) -> DataFrame:
-    """A window of these rows."""
+    """Aggregates these rows by windows of a minute."""
     from pyspark.sql import functions as F
 
     return (
@@ -57,7 +57,7 @@ def by_minute(rows: DataFrame) -> DataFrame:
 
 
 def merge(rows: DataFrame, place: Path) -> None:
-    """Merge the rows of a window into a Delta table, which is made when it is not there."""
+    """Merges the rows of a window into a Delta table, which is created if it does not exist."""
     if not place.exists():
         rows.limit(0).write.format("delta").save(str(place))
     rows.createOrReplaceTempView("by_minute")

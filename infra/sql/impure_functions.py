@@ -1,4 +1,4 @@
-"""The functions of Spark that give another answer at another time, in another run, or at another place."""
+"""Lists the functions of Spark whose result depends on the time, the run or the place of a call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sized
 
 
 def names(text: str) -> frozenset[str]:
-    """Returns the words of a text."""
+    """Splits a text into words."""
     return frozenset(text.split())
 
 
@@ -34,16 +34,16 @@ _CALL = re.compile(
 
 
 def is_impure(function: str, arguments: Sized) -> bool:
-    """Whether a call gives another answer at another time, in another run, or at another place."""
+    """Whether the result of a call depends on its time, run or place."""
     return function in IMPURE or (function == "unix_timestamp" and not len(arguments))
 
 
 def find_impure(sql: str) -> str | None:
-    """Returns the first impure function that SQL calls, whatever its texts, quoted names and comments hold."""
+    """Returns the first impure function that SQL calls, or None; literals, quoted names and comments are ignored."""
     found = _CALL.search(code_of(sql))
     return found and found[found.lastindex or 0].lower()
 
 
 def code_of(sql: str) -> str:
-    """Returns SQL with spaces in place of its texts, quoted names and comments."""
+    """Replaces the literals, quoted names and comments of SQL by spaces."""
     return _UNREAD.sub(lambda found: " " * len(found[0]), sql)

@@ -19,15 +19,15 @@ _EPOCH, _DAY_MS = datetime(1970, 1, 1, tzinfo=UTC), 86_400_000
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """How an engine writes names and constants.
+    """The syntax of names and constants of an engine.
 
     Attributes:
-        quote: the sign around a name.
-        apostrophe: how a text has one; with a backslash, a text has that sign twice, too.
+        quote: the quotation mark of names.
+        apostrophe: its escape in a text; if it has a backslash, backslashes are doubled, too.
         double: the type of a `float`.
-        instant, local: a time with a zone and one without, of its microseconds since 1970.
-        day: a date, of its days since 1970.
-        binary: bytes, of their hexadecimal digits.
+        instant, local: the template of a time with a zone, and without one, from microseconds since 1970.
+        day: the template of a date, from days since 1970.
+        binary: the template of bytes, from hexadecimal digits.
     """
 
     quote: str = '"'
@@ -43,17 +43,17 @@ class Dialect:
         return ".".join(self.quote + part.replace(self.quote, self.quote * 2) + self.quote for part in path)
 
     def path(self, name: str) -> list[str]:
-        """Returns the names of a path; a name that needs no quotes may have none."""
+        """Splits a path into its names; names that need no quotes may have none."""
         sign = self.quote
         parts = re.findall(f"{sign}((?:[^{sign}]|{sign * 2})*){sign}|([^.{sign}]+)", name)
         return [(quoted or plain).replace(sign * 2, sign) for quoted, plain in parts]
 
     def names(self, columns: Iterable[str]) -> str:
-        """Quotes columns, as a list."""
+        """Quotes the names of columns, separated by commas."""
         return ", ".join(map(self.name, columns))
 
     def literal(self, value: Constant) -> str:
-        """Writes a constant of its own type; a whole number beyond 64 bits is a decimal."""
+        """Writes a constant with its own type; an integer beyond 64 bits is a decimal."""
         match value:
             case None:
                 return "NULL"
@@ -77,7 +77,7 @@ class Dialect:
         """Writes a time in any year as a constant of a column's type, a date or a timestamp.
 
         Args:
-            ms: epoch milliseconds; of a date the day that they are in counts.
+            ms: epoch milliseconds; a date is the day that contains them.
         """
         import pyarrow as pa
 
@@ -86,7 +86,7 @@ class Dialect:
         return (self.instant if kind.tz else self.local).format(micros=ms * 1_000)
 
     def literals(self, values: Iterable[Constant]) -> str:
-        """Writes constants, as a list."""
+        """Writes constants, separated by commas."""
         return ", ".join(map(self.literal, values))
 
     def _escaped(self, text: str) -> str:

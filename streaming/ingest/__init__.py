@@ -1,1 +1,1 @@
-"""The log into events."""
+"""Ingests the log into events tables."""

@@ -23,9 +23,9 @@ class Retention:
 
     Attributes:
         archive_bytes: size of its archived segments, without their indexes.
-        leaves_in_s: partition -> seconds until the broker may drop its own copy of the oldest record that was not
-            ingested yet; 0 once it has. Partitions with nothing to ingest, and topics without an archive, of which the
-            broker drops nothing, have none.
+        leaves_in_s: partition -> seconds until the broker may delete its local copy of the oldest record that was not
+            ingested yet; 0 after that. Partitions without such records are left out, and so are all partitions of
+            topics without an archive, whose records the broker keeps.
     """
 
     archive_bytes: int
@@ -39,7 +39,7 @@ def retention(
     ingested: Offsets,
     now: datetime,
 ) -> dict[str, Retention]:
-    """By topic; those that the broker does not have are left out.
+    """Computes the retention of each topic; topics that the broker does not have are left out.
 
     Args:
         ingested: topic -> partition -> the first offset that was not ingested yet.
@@ -73,7 +73,7 @@ def retention(
 def oldest_waiting(
     on_broker: Mapping[str, Mapping[int, PartitionOffsets]], ingested: Offsets
 ) -> dict[str, dict[int, int]]:
-    """Topic -> partition -> offset of the oldest record that was not ingested yet, where there is one."""
+    """Returns by topic and partition the offset of the oldest record that was not ingested yet, if there is one."""
     return {
         name: {
             p: ingested.get(name, {}).get(p, bounds.earliest)
@@ -85,7 +85,7 @@ def oldest_waiting(
 
 
 def leaves_in_s(appended_ms: int | None, local_retention_ms: int, now: datetime) -> float:
-    """Seconds until a record may leave the broker's own log.
+    """Computes the seconds until a record may leave the broker's local log.
 
     Args:
         appended_ms: when the broker appended it, epoch milliseconds; None: it has left.

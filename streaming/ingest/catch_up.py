@@ -1,4 +1,4 @@
-"""Catches up offsets that the broker has deleted: from the archive, else as a recorded gap."""
+"""Ingests offsets that the broker has deleted from the archive, or records them as a gap."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class CatchUpPlan:
     """The work that must be done before a query of several topics can go on.
 
     Attributes:
-        goes_on: topic -> partition -> the offset at which the query goes on afterwards; of a partition that was never
-            read and needs no filling nothing.
-        legs: topic -> partition -> what to fill, in order; empty where nothing is missing.
-        is_overtaken: the query's checkpoint must not be used: it is of other partitions, or before what the broker
-            holds.
+        goes_on: topic -> partition -> the offset at which the query continues afterwards; a partition that was never
+            read and has no gap is left out.
+        legs: topic -> partition -> the gaps to fill, in order; empty if there are none.
+        is_overtaken: the query's checkpoint must not be used: it has other partitions, or begins before the broker's
+            log.
     """
 
     goes_on: Offsets
@@ -56,14 +56,14 @@ class CatchUpPlan:
 
 
 class CatchUp:
-    """Brings topics up to where the broker's own log begins.
+    """Brings topics up to the start of the broker's local log.
 
-    Everything is written by the topics' feeds, which take nothing twice: a fill that was killed is simply made again.
+    The topics' writers write everything, and write no record twice: a fill that was killed is simply repeated.
 
     Args:
-        feeds: of the topics, by name.
-        note: is called with each chunk's records and its begin (`time.monotonic`) once they are in.
-        give_up: is called with a topic that fails, and the others are filled; None: what one fails with is raised.
+        feeds: the writers of the topics, by name.
+        note: called after each chunk with its number of records and its start time (`time.monotonic`).
+        give_up: called with a topic that fails, so that the others are still filled; None: its error is raised.
 
     Attributes:
         topics: those that did not fail.
@@ -86,10 +86,10 @@ class CatchUp:
         return open_archive(self._settings, list(self._feeds))
 
     def plan(self, checkpointed: Offsets) -> CatchUpPlan:
-        """Find what a query has to catch up with; asks the broker alone, writes nothing.
+        """Finds the gaps that a query has to fill; asks only the broker, writes nothing.
 
         Args:
-            checkpointed: topic -> partition -> where the query would go on by its checkpoint.
+            checkpointed: topic -> partition -> the offset at which the query would continue by its checkpoint.
 
         Raises:
             LogGap: a topic was created again, or has lost records that were ingested; unless it is given up.
@@ -112,7 +112,7 @@ class CatchUp:
     def _missing(
         self, topic: str, known: Mapping[int, PartitionOffsets], log: str, checkpointed: Mapping[int, int]
     ) -> dict[int, tuple[int, list[OffsetSegment]]]:
-        """The next offset of each partition that was read, or that does not begin at 0, and the gaps to fill."""
+        """Returns the next offset and the gaps of each partition that was read before, or that does not begin at 0."""
         feed = self._feeds[topic]
         feed.reload()
         require_same_log(feed, topic, {topic: log})
@@ -130,7 +130,7 @@ class CatchUp:
 
     @contextmanager
     def _alone(self, topic: str) -> Iterator[None]:
-        """Let a failure of the block be that of one topic."""
+        """Limits a failure of the block to one topic, if failed topics are given up."""
         try:
             yield
         except BrokerUnreachable:
@@ -142,13 +142,13 @@ class CatchUp:
             self._give_up(topic, error)
 
     def run(self, plan: CatchUpPlan, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Ingest what the archive or the broker still has, and record what is lost, each partition in order.
+        """Fills gaps from the archive or the broker, and records lost offsets, each partition in order.
 
         Args:
-            is_stopped: asked between chunks; True ends it there.
+            is_stopped: called between chunks; True ends the fill there.
 
         Raises:
-            CorruptSegment: what was ingested before is right; unless the topic is left out.
+            CorruptSegment: all chunks before it are ingested; unless the topic is given up.
             ArchiveUnreachable, BrokerUnreachable: retryable.
         """
         for source, stage in stages(plan.legs):
@@ -166,7 +166,7 @@ class CatchUp:
     def _legs(
         self, topic: str, partition: int, first: int | None, broker: PartitionOffsets
     ) -> tuple[int, list[OffsetSegment]]:
-        """The first offset of a partition, and its gaps to fill."""
+        """Returns the first offset of a partition, and its gaps to fill."""
         archived, feed = self._archive.runs(topic).get(partition, []), self._feeds[topic]
         if first is None:
             first = min([broker.earliest, *(bounds.start for bounds in archived[:1])])
@@ -174,7 +174,7 @@ class CatchUp:
         return first, offset_segments(first, feed.events.ends.get(partition, first), broker, archived)
 
     def _left(self, some: Mapping[str, T]) -> list[tuple[str, T]]:
-        """Those of the topics that did not fail."""
+        """Filters topics to those that did not fail."""
         return [(topic, one) for topic, one in some.items() if topic in self.topics]
 
     def _take(self, source: Source, chunk: RangesOf) -> None:
@@ -201,7 +201,7 @@ class CatchUp:
         return in_log_order(frame(self._spark, self._archive, {topic: ranges}, self._feeds[topic].raw_columns), ranges)
 
     def _archived_rows(self, topic: str, ranges: Ranges, records: int) -> pa.Table | None:
-        """The records in this process; None where they are too many or too large for it."""
+        """Reads the records into this process; None if they are too many or too large."""
         columns, size, rows_of = self._feeds[topic].raw_columns, 0, []
         if not is_small(self._settings, records):
             return None
@@ -213,9 +213,9 @@ class CatchUp:
         return pa.Table.from_batches(rows_of, schema=schema(columns))
 
     def _lose(self, topic: str, lost: Mapping[int, OffsetSegment]) -> None:
-        """Note that records are lost: first in the ledger, which asks twice, then in the frontier, which goes on."""
+        """Records lost offsets in the ledger of gaps, then moves the frontier past them."""
         feed, now = self._feeds[topic], datetime.now(UTC)
-        feed.reload()  # what another driver had before the broker gave it up is not lost
+        feed.reload()  # records ingested by another driver before the broker deleted them are not lost
         found = [
             Gap(topic=topic, partition=p, start=start, end=end, recorded_at=now, why=lost[p].why, log=feed.log)
             for p, (start, end) in feed.events.beyond({p: (leg.start, leg.end) for p, leg in lost.items()}).items()
@@ -229,7 +229,7 @@ class CatchUp:
 
 
 def _can_go_on(checkpointed: Offsets, known: Mapping[str, Mapping[int, PartitionOffsets]], goes_on: Offsets) -> bool:
-    """Whether Spark can: it fails where a partition is gone, and where a new one does not begin at offset 0."""
+    """Whether the checkpoint can be used: Spark fails if a partition is gone, or a new one does not begin at 0."""
     has_all = all(
         partition in known.get(topic, {}) and offset >= known[topic][partition].earliest_local
         for topic, partitions in checkpointed.items()
@@ -239,10 +239,10 @@ def _can_go_on(checkpointed: Offsets, known: Mapping[str, Mapping[int, Partition
 
 
 def require_same_log(feed: TopicWriter, topic: str, ids: Mapping[str, str]) -> None:
-    """The broker's topic is the one whose records the feed takes, as far as either id is known.
+    """Refuses a topic of the same name with another id than that of the ingested one, if both ids are known.
 
     Raises:
-        LogGap: it is another one of the same name.
+        LogGap: the topic was created again.
     """
     log = ids.get(topic, "")
     if {feed.log, feed.events.log} - {"", log} and log:
@@ -250,10 +250,10 @@ def require_same_log(feed: TopicWriter, topic: str, ids: Mapping[str, str]) -> N
 
 
 def _require_whole_log(feed: TopicWriter, topic: str, broker: Mapping[int, PartitionOffsets]) -> None:
-    """The broker's topic has all that was ingested.
+    """Refuses a topic whose log ends before the offsets that were ingested.
 
     Raises:
-        LogGap: it ends before that.
+        LogGap: it ends before them.
     """
     for partition, end in feed.events.ends.items():
         there = broker.get(partition)

@@ -1,4 +1,4 @@
-"""Plans a catch-up: which offsets between events and broker the archive has, and which are lost."""
+"""Plans a catch-up: the offsets between events table and broker that the archive has, and those that are lost."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class OffsetSegment:
     """Offsets `[start, end)` of a partition that one source has.
 
     Attributes:
-        source: `archive`: its segments; `broker`: it reads them from where it put them; `nowhere`: they are lost.
-        why: what was asked in vain; empty unless they are lost.
+        source: `archive`: its segments; `broker`: it reads them from tiered storage; `nowhere`: they are lost.
+        why: the sources that lack them; empty unless they are lost.
     """
 
     start: int
@@ -32,10 +32,10 @@ class OffsetSegment:
 
 
 def begin(frontier: IngestedOffsets, partition: int, checkpointed: int | None) -> int | None:
-    """The first offset that events and quarantine do not certainly both cover; None: none was ever read.
+    """Returns the first offset that events and quarantine may not both cover; None if none was ever read.
 
     Args:
-        checkpointed: where the query would go on by its checkpoint; None: it has none.
+        checkpointed: the offset at which the query would continue by its checkpoint; None: it has none.
     """
     # The newest micro-batch may lack its quarantine, unless the query has ended it.
     ingested_from = frontier.starts.get(partition, frontier.ends.get(partition))
@@ -45,11 +45,11 @@ def begin(frontier: IngestedOffsets, partition: int, checkpointed: int | None) -
 def offset_segments(
     start: int, ingested: int, broker: PartitionOffsets, archived: Sequence[ArchivedBounds]
 ) -> list[OffsetSegment]:
-    """Who has the offsets from `start` up to where the broker's own log begins, in order.
+    """Splits the offsets from `start` to the start of the broker's local log by the source that has them, in order.
 
     Args:
-        ingested: the first offset that is not in the events table. What is before it is read again where that is
-            still possible, and never counts as lost.
+        ingested: the first offset that is not in the events table. Earlier ones are read again if possible, and never
+            count as lost.
         archived: ranges of the partition that the archive has, in order.
     """
     segments: list[OffsetSegment] = []
@@ -76,7 +76,7 @@ def _without_archive(
 def stages(
     plans: Mapping[str, Mapping[int, Sequence[OffsetSegment]]],
 ) -> Iterator[tuple[Source, dict[str, dict[int, OffsetSegment]]]]:
-    """The legs of all partitions, in an order that keeps that of each partition; those of one source together."""
+    """Yields the segments of all partitions, grouped by source, in an order that keeps the order of each partition."""
     flat = [(topic, partition, found) for topic, partitions in plans.items() for partition, found in partitions.items()]
     for nth in zip_longest(*(found for _, _, found in flat)):
         for source in ("nowhere", "archive", "broker"):
@@ -89,7 +89,7 @@ def stages(
 
 
 def chunks(ranges: RangesOf, most: int) -> Iterator[dict[str, dict[int, Range]]]:
-    """Ranges in chunks of about `most` offsets, each with the same share of every range: partitions go on together."""
+    """Splits ranges into chunks of about `most` offsets, each with the same share of every range."""
     records = sum(end - start for partitions in ranges.values() for start, end in partitions.values())
     count = -(-records // most)
     for number in range(count):

@@ -19,7 +19,7 @@ class _Failure:
 
 
 class ExcludedTopics:
-    """The topics that failed, and when each is tried again; a pause doubles from a minute to a quarter of an hour.
+    """The topics that failed, with the time of the next try; a pause doubles from a minute to a quarter of an hour.
 
     A topic that comes back costs the others a restart of their query.
 
@@ -32,10 +32,10 @@ class ExcludedTopics:
         self._failures: dict[str, _Failure] = {}
 
     def add(self, topic: str, error: Exception, *, at_once: bool) -> None:
-        """Note that the topic failed.
+        """Records that the topic failed.
 
         Args:
-            at_once: leave it out from now on; otherwise it is tried again once before.
+            at_once: leave it out from now on; otherwise only after a second failure.
         """
         before = self._failures.get(topic)
         if before is None and not at_once:
@@ -46,7 +46,7 @@ class ExcludedTopics:
         self._failures[topic] = _Failure(error, pause_s, self._clock() + pause_s)
 
     def took(self, topic: str) -> None:
-        """Note that the topic goes on."""
+        """Records that the topic succeeded."""
         self._failures.pop(topic, None)
 
     @property
@@ -56,13 +56,13 @@ class ExcludedTopics:
 
     @property
     def wait_s(self) -> float | None:
-        """Seconds until the first pause is over; None when no topic is left out."""
+        """Seconds until the first pause is over; None if no topic is left out."""
         now = self._clock()
         return min((f.until - now for f in self._failures.values() if f.until > now), default=None)
 
     @property
     def message(self) -> str:
-        """Why topics are left out, for people; empty when none is."""
+        """The reasons why topics are left out, for people; empty if none is."""
         now = self._clock()
         return "; ".join(
             f"{topic} is left out for {failure.until - now:.0f} s, the other topics go on: {failure.error}"

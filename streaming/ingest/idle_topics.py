@@ -11,12 +11,12 @@ BEATS_PER_PAUSE = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """The position of a topic; all in epoch milliseconds.
+    """The time position of a topic; times are epoch milliseconds.
 
     Attributes:
         idle_timeout_ms: the pause after which it is idle; None: never.
-        newest_ms: its greatest event time; None when it has none.
-        appended_ms: when the broker appended its newest record; where none was seen, since when one is waited for.
+        newest_ms: its greatest event time; None if it has none.
+        appended_ms: the append time of its newest record; if there is none, the time since which it waits for one.
         moved_ms: when it was last moved, by the same clock; None: not since the last record.
     """
 
@@ -27,10 +27,10 @@ class Heartbeat:
 
 
 def due(pulses: Mapping[str, Heartbeat]) -> dict[str, int]:
-    """Topic -> the event time to which it should be moved now, epoch milliseconds.
+    """Returns the idle topics with the event time to which each should be moved now, in epoch milliseconds.
 
-    "Now" is the newest append of any topic, so that what is found depends on the log alone and not on when it is read.
-    An idle topic follows the slowest of those that are not; where all are silent, no watermark moves.
+    "Now" is the newest append of any topic, so that the result depends only on the log and not on the time of reading.
+    An idle topic follows the slowest active topic; if all are idle, no watermark moves.
     """
     now_ms = max((pulse.appended_ms for pulse in pulses.values()), default=0)
     idle = {}

@@ -46,9 +46,9 @@ _UNMEASURED = 500  # records, of a megabyte by Kafka's default at most, that are
 class Ingest:
     """One query for all topics of a domain.
 
-    What was ingested is known from the Delta tables alone: each commit carries the offsets that it ends at, so a
-    micro-batch that comes again, whole, in part or cut differently, adds only what is not there. A lost or moved
-    checkpoint therefore neither repeats nor skips a record.
+    The Delta tables alone record the progress of ingest: each commit carries the offsets at which it ends, so a
+    repeated micro-batch, whole, partial or split differently, adds only missing records. A lost or moved checkpoint
+    therefore neither repeats nor skips a record.
     """
 
     def __init__(self, spark: SparkSession, lake: Lake, registry: Registry, domain: str) -> None:
@@ -65,10 +65,10 @@ class Ingest:
         self._log_ms = self._since_ms = 0
 
     def start(self, *, available_now: bool) -> Running:
-        """Start the query; with `available_now` it ends when it has read what is there.
+        """Starts the query; with `available_now` it ends once it has read all available records.
 
-        What the broker no longer holds is ingested first, from the archive. Without `available_now`, a topic that fails
-        is left out for a while, and the others go on.
+        Records that the broker no longer has are ingested first, from the archive. Without `available_now`, a topic
+        that fails is left out for a while, and the others continue.
 
         Raises:
             LogGap: a topic was created again, or has lost records that were ingested.
@@ -91,7 +91,7 @@ class Ingest:
         return DeferredQuery(f"{self._domain}.ingest", partial(fill.run, plan), filled)
 
     def _query(self, starts: Offsets, topics: list[str], available_now: bool) -> StreamingQuery:
-        """Start the query of these topics; a new checkpoint begins at these offsets, or at the earliest."""
+        """Starts the query of these topics; a new checkpoint begins at these offsets, or at the earliest."""
         if not topics:
             raise LogGap(f"No topic of {self._domain} can be ingested: {self._left_out.message}")
         self._active = topics
@@ -122,7 +122,7 @@ class Ingest:
         return query
 
     def _starting_offsets(self, starts: Offsets) -> dict[str, dict[str, int]]:
-        """The offsets of every partition at which a new checkpoint begins, as Spark writes them.
+        """Returns the starting offsets of every partition for a new checkpoint, in Spark's format.
 
         The newest micro-batch is read again, since its quarantine may not have been written.
         """
@@ -133,7 +133,7 @@ class Ingest:
         }
 
     def _checkpointed(self) -> dict[str, dict[int, int]]:
-        """The offsets at which the query goes on by its checkpoint, after its last micro-batch; none without one."""
+        """Returns the offsets at which the query continues by its checkpoint; empty without one."""
         committed = self._checkpoint.committed
         ends = self._checkpoint.initial() if committed is None else self._checkpoint.sources(committed)[0]
         return {
@@ -141,7 +141,7 @@ class Ingest:
         }
 
     def _plans_others(self, topics: Collection[str]) -> bool:
-        """Whether the checkpoint has ended, or planned, its newest micro-batch with other topics as well."""
+        """Whether the newest micro-batch of the checkpoint, ended or planned, has other topics as well."""
         committed = self._checkpoint.committed
         numbers = (0,) if committed is None else (committed, committed + 1)
         planned = [ends for number in numbers for ends in self._checkpoint.sources(number)]
@@ -175,9 +175,9 @@ class Ingest:
         self._note(batch, ranges, records, started, newest)
 
     def _is_large(self, frame: DataFrame, records: int) -> bool:
-        """Whether the micro-batch is for Spark's workers, if its records are as large as those before it.
+        """Whether Spark should write the micro-batch, if its records are as large as earlier ones.
 
-        After a start and after a failure they are measured, which takes a look at all of them.
+        The size of records is measured after a start and after a failure, which reads all of them.
         """
         if self._record_bytes is None and records > _UNMEASURED and is_small(self._settings, records, INGESTED):
             self._record_bytes = size_of(frame) / records
@@ -193,7 +193,7 @@ class Ingest:
         require_same_log(self._feeds[name], name, self._ids.newest())
 
     def _each(self, steps: Mapping[str, Callable[[], object]]) -> list[Exception]:
-        """Do the step of each topic, whatever becomes of those of others; what was raised."""
+        """Runs a step for each topic, independent of failures of the others; returns the errors."""
         failed = []
         for name, step in steps.items():
             try:
@@ -205,7 +205,7 @@ class Ingest:
         return failed
 
     def _move_idle(self) -> list[Exception]:
-        """Advance the time of idle topics that have no unread records on the broker."""
+        """Advances the event time of idle topics that have no unread records on the broker."""
         idle = due(self._pulses())
         if not idle:
             return []
@@ -225,7 +225,7 @@ class Ingest:
         return self._each(moves)
 
     def _pulses(self) -> dict[str, Heartbeat]:
-        """The progress of each topic; one without records is waited for since the first record of any other."""
+        """Returns the time position of each topic; one without records waits since the first record of any other."""
         feeds = {name: self._feeds[name] for name in self._active}
         appended = [feed.appended_ms for feed in feeds.values() if feed.appended_ms is not None]
         if not appended:
@@ -243,7 +243,7 @@ class Ingest:
         }
 
     def _ranges(self, batch: int) -> dict[str, Ranges]:
-        """The offsets `[start, end)` of each partition in the micro-batch, as the checkpoint planned them."""
+        """Returns the offsets `[start, end)` of each partition in the micro-batch, as planned in the checkpoint."""
         ends = self._checkpoint.sources(batch)[0] or {}
         before = self._checkpoint.sources(batch - 1)
         starts = (before[0] if before else self._checkpoint.initial()) or {}
@@ -253,7 +253,7 @@ class Ingest:
         }
 
     def _note_filled(self, records: int, started: float) -> None:
-        """Report how far a catch-up has brought the topics."""
+        """Records the progress of a catch-up."""
         ended = self._checkpoint.committed
         ranges = {name: {p: (end, end) for p, end in feed.events.ends.items()} for name, feed in self._feeds.items()}
         self._note(-1 if ended is None else ended, ranges, records, started, None)

@@ -54,23 +54,22 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", "pa.Table", "DataFrame")
 PLACE = (PARTITION, OFFSET)
-"""Of records that one process decodes at once; a Spark task's result takes several times as much of its heap."""
 _ATTEMPTS = 2
 _log = logging.getLogger("twofold.ingest")
 
 
 class TopicWriter:
-    """Takes raw records, in micro-batches whose offsets follow each other, into one topic's two Delta tables.
+    """Writes raw records, in micro-batches of consecutive offsets, to one topic's two Delta tables.
 
-    From the broker or the archive: records that arrive again add only what is missing.
+    Records may come from the broker or the archive; repeated ones add only what is missing.
 
     Attributes:
-        raw_columns: of a raw record, what the topic is decoded from.
-        events: how far the events table has come.
-        began: partition -> where the log begins for a table that has nothing of it.
+        raw_columns: the columns of raw records that decoding needs.
+        events: the frontier of the events table.
+        began: partition -> the first offset of the log, for a table that has nothing of the partition.
         log: the topic's id on the broker; empty: not known.
-        appended_ms: when the broker got the newest record that was taken here, epoch milliseconds.
-        moved_ms: how far the log had come when it was last moved, or could have been.
+        appended_ms: the time when the broker appended the newest record written here, epoch milliseconds.
+        moved_ms: the position of the log when this topic's time was last moved, or could have been.
     """
 
     def __init__(self, spark: SparkSession, lake: Lake, topic: Topic) -> None:
@@ -82,7 +81,7 @@ class TopicWriter:
         self.log = ""
         self.appended_ms: int | None = None
         self.moved_ms: int | None = None
-        self._expected = ""  # what may be accepted while this process runs, besides its own; empty: not known yet
+        self._expected = ""  # a decoding other than its own that may be accepted meanwhile; empty: unknown yet
         self._driver = f"process {os.getpid()} on {gethostname()}, home {lake.settings.home}"
         self._writers = (
             Writer(lake, topic.full_name, spark),
@@ -91,7 +90,7 @@ class TopicWriter:
         self.reload()
 
     def reload(self) -> None:
-        """Read how far the tables have come; another driver may have gone on with them. Raises as `_mark_decoding`."""
+        """Reads the frontiers of the tables, which another driver may have advanced. Raises as `_mark_decoding`."""
         self._version: int | None = None
         while True:
             self.events = read_ingested_offsets(self._lake, self._topic)
@@ -100,13 +99,13 @@ class TopicWriter:
                 return
 
     def _mark_decoding(self) -> bool:
-        """Note, before the first such record, from which on records are decoded otherwise than was accepted.
+        """Records, before the first such record, from which offsets on records are decoded in another way.
 
-        Those of a compacted topic are accepted from there on: its log has the older ones no more. Whether that was
-        to be done, so that numbers are to be read again.
+        A compacted topic accepts the new decoding from there on, since its log no longer has the older records. Returns
+        whether a record was made, so that the frontiers must be read again.
 
         Raises:
-            DefinitionChanged: another decoding than this process runs was accepted meanwhile.
+            DefinitionChanged: another decoding than that of this process was accepted meanwhile.
         """
         name, own = self._topic.full_name, self._decoding
         fact = accepted_code(self._lake, name)
@@ -127,7 +126,7 @@ class TopicWriter:
         return True
 
     def take(self, raw: pa.Table, ranges: Ranges) -> None:
-        """Write the records of one micro-batch, in the order of the log, from this process.
+        """Writes the records of one micro-batch from this process, in the order of the log.
 
         Raises:
             LogGap: offsets before the micro-batch were never ingested.
@@ -136,11 +135,11 @@ class TopicWriter:
         self._take(raw, ranges, self._write)
 
     def take_frame(self, raw: DataFrame, ranges: Ranges) -> None:
-        """Write the records of a large micro-batch through Spark, decoding them once in its workers.
+        """Writes the records of a large micro-batch through Spark, decoding them once in its workers.
 
         Args:
-            raw: the records of each partition of the topic in one of Spark's, in the order of the log, as a consumer
-                gives them: of records that repeat each other the streams take the one that they read first.
+            raw: the records of each partition of the topic in one Spark partition, in the order of the log, as a
+                consumer returns them: streams keep the first one of repeated records.
 
         Raises:
             LogGap: offsets before the micro-batch were never ingested.
@@ -149,7 +148,7 @@ class TopicWriter:
         self._take(raw, ranges, self._write_frame)
 
     def _take(self, raw: R, ranges: Ranges, write: Callable[[R, Ranges], bool]) -> None:
-        """Write what is not there, decoded after the frontier that the commit goes on from."""
+        """Writes missing records, decoded under the frontier that the commit continues."""
         for _ in range(_ATTEMPTS):
             self._look()
             self._require_no_gap(ranges)
@@ -205,13 +204,13 @@ class TopicWriter:
         return events.filter(pc.not_equal(events[OPERATION], MARK))
 
     def move(self, event_ms: int, log_ms: int) -> None:
-        """Let the topic's time go on without a record.
+        """Advances the topic's event time without a record.
 
-        The row is committed among the events, so that streams meet it where `_late_by_ms` of later records expects it.
+        The commit adds one row to the events, where streams expect it by `_late_by_ms` of later records.
 
         Args:
-            event_ms: epoch milliseconds that the topic's time goes to.
-            log_ms: how far the log of all topics had come by then.
+            event_ms: the new event time of the topic, epoch milliseconds.
+            log_ms: the position of the log of all topics at that moment, epoch milliseconds.
         """
         row = heartbeat(self._topic, event_ms, log_ms, self.events.newest_ms)
         if self._commit(row, self.events.moved(event_ms), cause=IDLE):
@@ -221,7 +220,7 @@ class TopicWriter:
             self.reload()
 
     def skip(self, ranges: Ranges) -> None:
-        """Go on behind offsets that are lost; the ledger of gaps must name them.
+        """Moves the frontier past lost offsets; the ledger of gaps must name them.
 
         Raises:
             WriteConflict: another driver ingests the topic. Retryable.
@@ -235,7 +234,7 @@ class TopicWriter:
         raise self._lost_to_another_driver()
 
     def _seen(self, appended_ms: int | None) -> None:
-        """Note when the newest good record of a micro-batch was appended; bad ones have no time."""
+        """Records when the newest good record of a micro-batch was appended; bad ones have no time."""
         if appended_ms is not None:
             self.appended_ms = max(appended_ms, self.appended_ms or 0)
             self.moved_ms = None
@@ -248,10 +247,10 @@ class TopicWriter:
         cause: str = "ingest",
         appended_ms: int | None = None,
     ) -> bool:
-        """Append to the events; False when another driver has gone on from the frontier that `after` follows.
+        """Appends to the events; False if another driver has advanced the frontier that `after` follows.
 
         Args:
-            appended_ms: when the broker got the newest record among the rows; None: not known, or none is one.
+            appended_ms: when the broker appended the newest record among the rows; None: unknown, or there is none.
         """
         after = replace(after, log=self.log, driver=self._driver)
         stamp = _stamp(after, cause)
@@ -265,7 +264,7 @@ class TopicWriter:
         return True
 
     def _commit_quarantine(self, rows: pa.Table | DataFrame, ranges: Ranges) -> bool:
-        """Append to the quarantine; False when another driver has since the frontier was read."""
+        """Appends to the quarantine; False if another driver has done so since the frontier was read."""
         after = replace(self._quarantine.after(ranges, None), log=self.log, driver=self._driver)
         if self._writers[True].append(rows, _stamp(after, "ingest")).skipped:
             return False
@@ -273,7 +272,7 @@ class TopicWriter:
         return True
 
     def _look(self) -> None:
-        """Read the frontier again where others have committed; a restore takes it back without taking a number."""
+        """Reads the frontier again if others have committed; a restore moves it back without a new number."""
         version = self._writers[False].newest().version()
         if version != self._version:
             info = self._lake.newest_info(self._topic.full_name, "ends", at=version)
@@ -281,7 +280,7 @@ class TopicWriter:
                 self.reload()
 
     def _settle(self, raw: R, ranges: Ranges) -> None:
-        """Quarantine what the events left out of offsets that they have passed, and the quarantine lacks.
+        """Quarantines records that the events have passed without including, if the quarantine lacks them.
 
         A driver may have ended between the two commits, and this one may decode by other rules.
         """
@@ -295,13 +294,13 @@ class TopicWriter:
         raise self._lost_to_another_driver()
 
     def _undecided(self, raw: R, ranges: Ranges) -> R:
-        """The records that are not in quarantine: those of events that were restored to an older version still are."""
+        """Filters records to those not in quarantine; a restore of the events leaves later ones there."""
         if not self._quarantine.within(ranges):
             return raw
         return self._without(raw, ranges, (self._topic.full_name + QUARANTINE,))
 
     def _without(self, raw: R, ranges: Ranges, names: Sequence[str]) -> R:
-        """The records of these offsets that none of the tables has, in the same order."""
+        """Filters records of these offsets to those that none of the tables has, in the same order."""
         if are_here(raw):
             tables = [
                 self._lake.open(name).scan(columns=list(PLACE), predicate=condition(ranges, PARTITION, OFFSET))
@@ -349,19 +348,19 @@ class TopicWriter:
 
 
 def size_of(raw: DataFrame) -> int:
-    """The bytes of records, by reading them."""
+    """Computes the bytes of records, by reading them."""
     [row] = raw.selectExpr("sum(coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0))").collect()
     return int(row[0] or 0)
 
 
 def read_if_small(settings: Settings, raw: DataFrame, records: int) -> pa.Table | None:
-    """The records in this process, where it can take them; they are read for it twice."""
+    """Reads the records into this process if they fit, else returns None; they are read twice."""
     fits = is_small(settings, records) and is_small(settings, records, record_bytes=size_of(raw))
     return raw.toArrow() if fits else None
 
 
 def in_log_order(raw: DataFrame, ranges: Ranges) -> DataFrame:
-    """Records that come from many files at once, in the order in which a consumer would have them."""
+    """Sorts records that were read from many files at once into the order of the log."""
     return raw.repartition(len(ranges), "partition").sortWithinPartitions("partition", "offset")
 
 
@@ -370,7 +369,7 @@ def _stamp(after: IngestedOffsets, cause: str) -> CommitTag:
 
 
 def _within(raw: R, ranges: Ranges) -> R:
-    """The records of these offsets."""
+    """Filters records to these offsets."""
     if not are_here(raw):
         return raw.where(condition(ranges, "partition", "offset"))
     partition, offset = pc.field("partition"), pc.field("offset")

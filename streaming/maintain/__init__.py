@@ -1,1 +1,1 @@
-"""Events and changes into tables."""
+"""Maintains tables from events and changes."""

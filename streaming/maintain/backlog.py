@@ -29,7 +29,7 @@ class _Commit(NamedTuple):
 
 @dataclass
 class _Log:
-    """The newest commits of one table, oldest first; the first represents all before it."""
+    """The newest commits of one table, oldest first; the first one stands for all before it."""
 
     commits: deque[_Commit]
     changed_at: float = -math.inf
@@ -40,7 +40,7 @@ class _Log:
 
 
 class Backlog:
-    """Reads each commit of the inputs once, whichever table asks.
+    """Reads each commit of the inputs once for all tables.
 
     Args:
         clock: seconds, as `time.monotonic` has them.
@@ -52,29 +52,29 @@ class Backlog:
         self._lock = threading.Lock()
 
     def next_version(self, name: str) -> int:
-        """The version that the next commit of a table will have."""
+        """Returns the version that the next commit of a table will have."""
         return self._read(name).newest.version + 1
 
     def rows(self, name: str, start: int) -> float:
-        """Rows that commits of a version from `start` on have changed; infinite where these commits are not known."""
+        """Counts the rows that commits from version `start` on have changed; infinite if these commits are unknown."""
         log = self._read(name)
         with self._lock:
             before = next((commit.rows for commit in reversed(log.commits) if commit.version < start), None)
             return math.inf if before is None else log.newest.rows - before
 
     def arrived(self, name: str, within_s: float) -> int:
-        """Rows of a table that were changed so lately."""
+        """Counts the rows of a table that changed within these seconds."""
         log, since = self._read(name), self._clock() - within_s
         with self._lock:
             before = next((commit.rows for commit in reversed(log.commits) if commit.seen_at < since), 0)
             return log.newest.rows - before
 
     def quiet_s(self, name: str) -> float:
-        """Seconds since rows of a table were seen to change."""
+        """Returns the seconds since a change of the table's rows was last seen."""
         return self._clock() - self._read(name).changed_at
 
     def before_streams(self, table: Table) -> float:
-        """The most rows that wait before any table which this one reads, directly or through others."""
+        """Returns the longest backlog, in rows, of the tables that this one reads, directly or through others."""
         longest = 0.0
         for source in self._registry.upstream(table):
             if isinstance(source, Table):
@@ -85,7 +85,7 @@ class Backlog:
         return longest
 
     def _read(self, name: str) -> _Log:
-        """The backlog of a table's log, after a look for new commits."""
+        """Returns a table's log, updated with its new commits."""
         with self._lock:
             log = self._logs.get(name)
             if log is None:

@@ -41,8 +41,8 @@ _log = logging.getLogger("twofold.follow")
 class ChangeDrivenStream(TableStream):
     """Keeps a table of the strategy `touched` fresh.
 
-    A refresh that is done twice finds nothing to publish the second time, so all that must be kept is how far the
-    inputs were looked at; where that is lost, the table is recomputed once as a whole.
+    A repeated refresh finds nothing to publish, so only the versions of the inputs that were read must be stored; if
+    those are lost, the whole table is recomputed once.
     """
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class ChangeDrivenStream(TableStream):
         self._starts_at: tuple[int, list[int]] | None = None
 
     def start(self, *, available_now: bool, pace: Pace | None = None) -> ChangeDrivenQuery:
-        """Follow in a thread; with `available_now` it ends when it has processed what is there.
+        """Starts a thread that follows the inputs; with `available_now` it ends once all changes are processed.
 
         Args:
             pace: when to take a step; None: whenever the inputs have changed.
@@ -62,7 +62,7 @@ class ChangeDrivenStream(TableStream):
         return ChangeDrivenQuery(self.table.full_name, lambda: self.step(pace), every_s)
 
     def step(self, pace: Pace | None) -> bool:
-        """Process the next commits of the inputs; False where there are none, or more are waited for."""
+        """Processes the next commits of the inputs; False if there are none, or if the pace waits for more."""
         next_version = self._next_version if pace is None else pace.backlog.next_version
         own, starts = next_version(self.table.full_name) - 1, self._starts(next_version)
         ends = self._ends(starts, next_version)
@@ -73,7 +73,7 @@ class ChangeDrivenStream(TableStream):
             if pace is not None:
                 use_pool(self.spark, self.table.full_name)
             self._require_one_definition(self._writer.newest())
-            ends = self._ends(starts, next_version)  # what has come while others had their turn
+            ends = self._ends(starts, next_version)  # changes that arrived while others had their turn
             rows_in, scopes = self._touched(starts, ends)
             versions = dict(zip((s.full_name for s in self._sources), ends, strict=True))
             appended_ms = self._appended_ms(versions, is_first=not starts)
@@ -99,14 +99,14 @@ class ChangeDrivenStream(TableStream):
         return True
 
     def _starts(self, next_version: Callable[[str], int]) -> list[int]:
-        """The versions that are read next; looked at again where the table has other commits."""
+        """Returns the versions to read next; reads them again if the table has new commits."""
         own = next_version(self.table.full_name)
         if self._starts_at is None or self._starts_at[0] != own:
             self._starts_at = own, next_versions(self.lake, self.registry, self.table, self._checkpoint)
         return self._starts_at[1]
 
     def _ends(self, starts: list[int], next_version: Callable[[str], int]) -> list[int]:
-        """The versions that are read next after this step; all that there is, where nothing was read yet."""
+        """Returns the versions at which this step ends; the newest ones if nothing was read yet."""
         versions = [next_version(source.full_name) for source in self._sources]
         at_once = self.lake.settings.max_files
         return [min(end, start + at_once) for start, end in zip(starts, versions, strict=True)] if starts else versions
@@ -119,7 +119,7 @@ class ChangeDrivenStream(TableStream):
         return pace.turns.one(self.table.full_name, level=self._level, much=much)
 
     def _touched(self, starts: list[int], ends: list[int]) -> tuple[int, list[Scope]]:
-        """How many rows changed, and the scopes that they touch."""
+        """Returns the number of changed rows, and the scopes that they touch."""
         if not starts:
             rows = sum(self.lake.rows(source.full_name) for source in self._sources)
             return rows, everything(self.table) if rows else []
@@ -137,19 +137,19 @@ class ChangeDrivenStream(TableStream):
         return rows_in, self._as_one(scopes, rows_in) if len(scopes) > _MANY_SCOPES else scopes
 
     def _rows_changed(self, starts: list[int], ends: list[int]) -> int:
-        """From the logs, without a data file."""
+        """Counts the changed rows by the Delta logs, without reading data files."""
         spans = zip(self._sources, starts, ends, strict=True)
         commits = (self.lake.commits(source.full_name, start - 1, end - 1) for source, start, end in spans)
         return sum(commit.rows_changed for one in commits for commit in one if commit.changes)
 
     def _as_one(self, scopes: list[Scope], rows_in: int) -> list[Scope]:
-        """One scope for all, where most of the rows between them have changed."""
+        """Merges the scopes into one if most of the rows within them have changed."""
         one = hull(scopes)
         near = self._refresher.input_rows([one]) if one else None
         return [one] if one and near is not None and rows_in * _MOST >= near else scopes
 
     def _changes(self, starts: list[int], ends: list[int]) -> Iterator[tuple[Topic | Table, pa.Table]]:
-        """The changed rows of each input, old values and new: their columns of the scope, and event time."""
+        """Yields for each input its changed rows, old values and new, with event time and the columns of the scope."""
         for source, start, end in zip(self._sources, starts, ends, strict=True):
             at = source.event_time
             is_captured = isinstance(source, Topic) and source.has_marks
@@ -169,7 +169,7 @@ class ChangeDrivenStream(TableStream):
 
 
 class ChangeDrivenQuery:
-    """A table that is followed in a thread, to be looked after like a streaming query."""
+    """A thread that maintains a table, with the interface of a streaming query."""
 
     def __init__(self, name: str, step: Callable[[], bool], every_s: float | None) -> None:
         self.name = name
@@ -184,16 +184,16 @@ class ChangeDrivenQuery:
         return self._thread.is_alive()
 
     def exception(self) -> Exception | None:
-        """The error that it failed with."""
+        """Returns the error with which it failed, or None."""
         return self._error
 
     def stop(self) -> None:
-        """Let it end its step."""
+        """Stops it after the current step."""
         self._stop.set()
         self._thread.join()
 
     def awaitTermination(self) -> None:
-        """Wait until it ends; raises what it failed with."""
+        """Waits until it ends; raises its error."""
         self._thread.join()
         if self._error is not None:
             raise self._error

@@ -1,4 +1,4 @@
-"""Keeps a new stream from rewriting rows that an earlier one has closed."""
+"""Keeps a new stream from rewriting rows that an earlier stream has closed."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
 
 class ClosedRowGuard:
-    """Between rows that are closed, which the batch keeps, and rows that are the stream's."""
+    """Separates rows that are closed, which belong to the batch, from open rows, which belong to the stream."""
 
     def __init__(self, checkpoint: Checkpoint, lake: Lake, table: Table) -> None:
         self._file = checkpoint.path.with_name(f"{checkpoint.path.name}.fence")
         self._checkpoint, self._lake, self._table = checkpoint, lake, table
 
     def record_watermark_once(self) -> None:
-        """At the first start of a new checkpoint, remember what was closed by then."""
+        """Records the watermark up to which rows are closed, at the first start of a new checkpoint."""
         if self._checkpoint.is_new:
             self.record_watermark_again()
 
     def record_watermark_again(self) -> None:
-        """Remember what is closed by now."""
+        """Records the watermark up to which rows are closed now."""
         if not self._table.closes_at:
             return
         info = self._lake.newest_info(self._table.full_name, "watermark_ms")
-        # A stream that starts over has a low watermark: where it is lost too, the older record is higher.
+        # A stream that starts over has a low watermark: if the new file is lost, too, the older record is higher.
         watermarks = [ms for ms in (self.closed_before_ms, info["watermark_ms"]) if ms] if info else []
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text(str(max(watermarks, default="")))
 
     def beyond(self, rows: DataFrame) -> DataFrame:
-        """The rows that were still open; one without a closing time is."""
+        """Filters rows to those that were still open; a row without a closing time is open."""
         from pyspark.sql import functions as F
 
         closed_before_ms = self.closed_before_ms
@@ -53,7 +53,7 @@ class ClosedRowGuard:
         return rows.where((closes >= instant_of(closed_before_ms)) | closes.isNull())
 
     def reached_by(self, events: DataFrame, topic: Topic) -> DataFrame:
-        """The events that rows which were still open can be made from."""
+        """Filters events to those from which open rows can be computed."""
         from pyspark.sql import functions as F
 
         closed_before_ms = self.closed_before_ms
@@ -64,7 +64,7 @@ class ClosedRowGuard:
         return events.where(F.col(topic.event_time) >= instant_of(first_ms))
 
     def delete_open_rows(self, writer: Writer) -> None:
-        """Delete the rows that were still open."""
+        """Deletes the rows that were still open."""
         closes_at, closed_before_ms = self._table.closes_at, self.closed_before_ms
         if closes_at is None:
             return
@@ -86,6 +86,6 @@ class ClosedRowGuard:
 
     @property
     def closed_before_ms(self) -> int | None:
-        """Epoch milliseconds: rows that close before it are not the stream's; None: all are."""
+        """Epoch milliseconds: rows that close earlier do not belong to the stream; None: all rows do."""
         text = self._file.read_text() if self._file.exists() else ""
         return int(text) if text else None

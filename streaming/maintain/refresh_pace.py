@@ -26,8 +26,8 @@ _PAUSE_S = 3.0
 class Pace:
     """The pace of one table.
 
-    A step costs much for itself and little for each row. Where inputs are filling fast, one step for all that comes
-    leaves the processor to those who are behind; live traffic is too slow to be waited for.
+    A step has a high fixed cost and a low cost per row. While inputs fill fast, one step for many rows leaves the
+    processor to streams with a backlog; live traffic is too slow to wait for.
 
     Attributes:
         backlog, turns: shared by the tables of a driver.
@@ -38,9 +38,7 @@ class Pace:
     _waits_since: float | None = field(default=None, init=False)
 
     def is_due(self, table: Table, sources: Sequence[Topic | Table]) -> bool:
-        """Whether a refresh of changes that are there should wait no longer: not for a stream upstream that is behind,
-        nor for records that are arriving.
-        """
+        """Whether a refresh should start now, rather than wait for a stream upstream or for arriving records."""
         now = time.monotonic()
         if self._waits_since is None:
             self._waits_since = now
@@ -51,13 +49,13 @@ class Pace:
         return True
 
     def settle(self, sources: Sequence[Topic | Table], versions: Sequence[int]) -> None:
-        """After a micro-batch that read up to these versions, wait until the next one is worth its cost."""
+        """Waits, after a micro-batch that read up to these versions, until the next one is worth its cost."""
         until = time.monotonic() + _PAUSE_S
         while time.monotonic() < until and self._are_filling(sources) and self._rows(sources, versions) < _MANY:
             time.sleep(0.1)
 
     def is_much(self, sources: Sequence[Topic | Table], versions: Sequence[int]) -> bool:
-        """Whether more than a few rows wait that commits from these versions on have changed."""
+        """Whether the commits from these versions on have changed more than a few rows."""
         return self._rows(sources, versions) > FEW
 
     def _rows(self, sources: Sequence[Topic | Table], versions: Sequence[int]) -> float:

@@ -1,4 +1,4 @@
-"""Limits which tables of a driver are refreshed at the same time, and in what order."""
+"""Limits which tables of a driver are refreshed at the same time, and orders them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.2
 _LEVEL_S = 2.0
-_HEAVY = 5  # times what a step of the other tables takes
+_HEAVY = 5  # times the usual duration of other tables' steps
 
 
 class _Waiting(NamedTuple):
-    """A refresh that waits; the least is next."""
+    """A waiting refresh; the least one is next."""
 
     due: float
     number: int
@@ -30,11 +30,11 @@ class _Waiting(NamedTuple):
 class Turns:
     """Lets as many small refreshes run at once as there are cores, and large ones in addition.
 
-    While records arrive it is one large refresh at a time, so that a core is left to what is small; else as many as
+    While records arrive, one large refresh runs at a time, so that a core is left for small ones; otherwise as many as
     there are cores, so that none is idle.
 
-    Of refreshes that wait the inputs come before the tables that read them, whose refresh then takes both changes: one
-    that is a level lower in the order of dependency is as if it had waited two seconds longer. None waits for ever.
+    Refreshes of inputs go before those of the tables that read them, which then process both changes: one level lower
+    in the order of dependency counts as two more seconds of waiting. None waits forever.
 
     Args:
         is_calm: whether no records arrive.
@@ -50,12 +50,12 @@ class Turns:
 
     @contextmanager
     def one(self, name: str, *, level: int, much: bool) -> Iterator[None]:
-        """Wait for a turn, and keep it for the block.
+        """Waits for a turn, and keeps it during the block.
 
         Args:
             name: the table.
             level: its place in the order of dependency, as `level_of` gives it.
-            much: many rows wait for it, or all are recomputed; otherwise it is large where its last step was heavy.
+            much: many rows wait for it, or all are recomputed; otherwise it is large if its last step was heavy.
         """
         with self._changed:
             self._number += 1
@@ -78,15 +78,15 @@ class Turns:
                 self._changed.notify_all()
 
     def is_heavy(self, name: str) -> bool:
-        """Whether the last step of a table took several times as long as those of the others usually do.
+        """Whether the last step of a table took several times as long as usual for the others.
 
-        Where the machine is busy all take long, and none is heavy for that.
+        All steps take long on a busy machine, so none is heavy for that.
         """
         others = [took_s for other, took_s in self._took_s.items() if other != name]
         return bool(others) and self._took_s.get(name, 0.0) > _HEAVY * median(others)
 
     def _is_next(self, one: _Waiting) -> bool:
-        """Whether there is a turn for it, and it is the first of its size."""
+        """Whether there is a free turn for it, and it is the first of its size."""
         return self._is_free(one.large) and one == min(w for w in self._waiting if w.large == one.large)
 
     def _is_free(self, large: bool) -> bool:
@@ -102,6 +102,6 @@ class Turns:
 
 
 def level_of(registry: Registry, table: Table) -> int:
-    """How many tables are below a table, one on the other: 0 for one that reads topics alone, as copies do."""
+    """Returns the number of levels of tables below a table; 0 for one that reads only topics."""
     below = [level_of(registry, source) for source in registry.upstream(table) if isinstance(source, Table)]
     return 1 + max(below) if below else 0

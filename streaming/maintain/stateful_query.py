@@ -44,12 +44,12 @@ _log = logging.getLogger("twofold.maintain")
 
 
 class Maintain(TableStream):
-    """Keeps a table fresh by a query of its own.
+    """Keeps a table fresh by a streaming query of its own.
 
-    The micro-batches of a checkpoint are numbered; a table remembers the last number of each stream and takes none
-    twice. A new checkpoint is another stream: its first micro-batch is a snapshot of the inputs, whole and without a
-    watermark, so that no row of it is late; it does not change rows that its predecessor had closed.
-    A new definition of the table gets a new checkpoint.
+    The micro-batches of a checkpoint are numbered; a table stores the last number of each stream and applies none
+    twice. A new checkpoint is a new stream: its first micro-batch is a snapshot of the inputs, whole and without a
+    watermark, so that no row of it is late; it does not change rows that its predecessor had closed. A new definition
+    of the table gets a new checkpoint.
     """
 
     def __post_init__(self) -> None:
@@ -59,10 +59,10 @@ class Maintain(TableStream):
         self._pace: Pace | None = None
 
     def start(self, *, available_now: bool, pace: Pace | None = None) -> StreamingQuery:
-        """Start the query; with `available_now` it ends when it has read what is there.
+        """Starts the query; with `available_now` it ends once it has read all available rows.
 
         Args:
-            pace: when to take the next micro-batch; None: whenever there is one.
+            pace: decides when the next micro-batch starts; None: whenever there is one.
         """
         self._begin_by_one_definition()
         has_state = self._strategy.has_state
@@ -79,12 +79,12 @@ class Maintain(TableStream):
         return writer.trigger(processingTime=f"{self._every_ms} milliseconds").start()
 
     def start_planned(self) -> StreamingQuery:
-        """Start the query for the one micro-batch that the checkpoint has planned and that has not ended."""
+        """Starts the query for the one micro-batch that the checkpoint has planned and that has not ended."""
         self._begin_by_one_definition()
         return self._query().trigger(once=True).start()
 
     def _must_begin_again(self) -> bool:
-        """Whether the stream cannot go on from its checkpoint, but from a snapshot of its inputs."""
+        """Whether the stream cannot continue from its checkpoint and must begin from a snapshot of its inputs."""
         # Open rows that another stream has written since may be of records which this one counted long ago.
         if self._strategy.has_state and self._fence.is_of_another(self._checkpoint.stream):
             _log.warning("begins again table=%s: another stream went on", self.table.full_name)
@@ -108,7 +108,7 @@ class Maintain(TableStream):
         return writer
 
     def _require_order(self, frame: DataFrame) -> None:
-        """Refuse a function that reads its inputs in another order than that of its parameters, which offsets follow.
+        """Refuses a function that reads its inputs in another order than its parameters, whose order offsets follow.
 
         Raises:
             BadDeclaration: names both orders.
@@ -125,7 +125,7 @@ class Maintain(TableStream):
             )
 
     def _events(self, topic: Topic) -> DataFrame:
-        """Rows of an events table: a snapshot, then what its commits append, in their order."""
+        """Reads an events table as a stream: a snapshot, then the rows that its commits append, in order."""
         return (
             self.spark.readStream.format("delta")
             .option("skipChangeCommits", "true")
@@ -139,11 +139,11 @@ class Maintain(TableStream):
         return derive(self.table, self._by_parameter(inputs))
 
     def _derived_with_state(self) -> tuple[DataFrame, str]:
-        """The rows, and how they are emitted: `update` revises them until they close, joins and sessions cannot."""
+        """Returns the rows and the output mode: `update` revises open rows; joins and sessions must append."""
         rows = self._counting_until(self.table.depends_within_ms or 0)
         steps = list(_steps(rows._jdf.queryExecution().analyzed()))
         if any(step.nodeName() == "Join" for step in steps):
-            # A join drops by itself what the watermark has passed: to remember more would be of no use.
+            # A join drops rows that the watermark has passed: a longer memory would be useless.
             return self._counting_until(0), "append"
         groups = [step.groupingExpressions().mkString(",") for step in steps if step.nodeName() == "Aggregate"]
         return rows, "update" if groups and not any("session_window#" in group for group in groups) else "append"
@@ -213,7 +213,7 @@ class Maintain(TableStream):
             frame.unpersist()
 
     def _upsert(self, rows: pa.Table | DataFrame, batch: int, info: Mapping[str, object], **how: Any) -> Written:
-        """Commit a micro-batch, once."""
+        """Commits a micro-batch, once."""
         if are_here(rows) and not len(rows):
             return Written()
         stream = self._checkpoint.stream
@@ -224,7 +224,7 @@ class Maintain(TableStream):
         return self._fence.commit(stream, batch, info, write)
 
     def _consumed(self, batch: int) -> tuple[int, dict[str, int]]:
-        """Rows that the micro-batch read, and the next version of each input."""
+        """Returns the number of rows that the micro-batch read, and the next version of each input."""
         rows = 0
         versions: dict[str, int] = {}
         starts = self._checkpoint.next_versions(batch - 1) or [0] * len(self._sources)
@@ -239,7 +239,7 @@ class Maintain(TableStream):
 
 
 def _steps(plan: Any) -> Iterator[Any]:
-    """The nodes of a plan of Spark's: their names are no part of what a query says in texts."""
+    """Yields the nodes of a Spark plan; node names, unlike the plan's text, hold no text of the query."""
     yield plan
     inputs = plan.children()
     for n in range(inputs.size()):
@@ -247,20 +247,20 @@ def _steps(plan: Any) -> Iterator[Any]:
 
 
 def snapshot(spark: SparkSession, lake: Lake, sources: Sequence[Topic | Table]) -> MicroBatch:
-    """The first micro-batch of a stream: all that its inputs hold now."""
+    """Returns the first micro-batch of a stream: all current rows of its inputs."""
     return MicroBatch(
         ends=ends(lake, sources, [lake.version(s.full_name) + 1 for s in sources]), settings=state_settings(spark)
     )
 
 
 def ends(lake: Lake, sources: Sequence[Topic | Table], versions: Sequence[int]) -> list[Mapping[str, object] | None]:
-    """The offsets at which all commits below these versions were read."""
+    """Returns the stream offsets at which all commits below these versions were read."""
     ids = [str(lake.open(source.full_name).metadata().id) for source in sources]
     return [delta_offset(table_id, version) for table_id, version in zip(ids, versions, strict=True)]
 
 
 def state_settings(spark: SparkSession) -> dict[str, str]:
-    """Spark's settings that it keeps with a checkpoint, as the session has them."""
+    """Returns the session's settings that Spark stores in a checkpoint."""
     checkpointing = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing  # type: ignore[union-attr]
     about = checkpointing.OffsetSeqMetadata.apply(0, 0, spark._jsparkSession.conf())
     settings: dict[str, str] = json.loads(about.json())["conf"]

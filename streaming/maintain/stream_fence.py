@@ -1,4 +1,4 @@
-"""Orders the commits of the streams of one table, of whichever home they are."""
+"""Orders the commits of all streams of one table, also of streams from other homes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Owner(NamedTuple):
-    """Who committed last: the number of that commit, the stream, empty where none is known, and its micro-batch."""
+    """The last committer: the number of that commit, the stream, empty if unknown, and its micro-batch."""
 
     number: int
     stream: str
@@ -25,13 +25,13 @@ class _Owner(NamedTuple):
 
 
 class StreamFence:
-    """Between the streams of one table: each commit takes the table's next number, as ingest's do.
+    """Orders the commits of the streams of one table: each takes the table's next number, as ingest's commits do.
 
-    Of two streams with state that know of the same commits one can go on. The other is refused from then on: its rows
-    may be older than those that are there. Streams without state write the same rows, in whatever order.
+    If two streams with state continue from the same commits, one succeeds. The other is refused from then on, since its
+    rows may be older than the table's. Streams without state write the same rows in any order.
 
     Args:
-        require: refuses, by an error, to write the table as it is at a version.
+        require: raises an error if the table at a version must not be written.
         has_state: one stream at a time writes the table.
     """
 
@@ -46,7 +46,7 @@ class StreamFence:
         return self._look().stream not in ("", stream)
 
     def claim(self, stream: str, guard: ClosedRowGuard) -> None:
-        """Let this stream write the table from now on, and no other; what is closed by now it leaves alone."""
+        """Makes this stream the only one that may write the table; it leaves the rows alone that are closed by now."""
         while self.is_of_another(stream):
             number = self._look().number
             guard.record_watermark_again()
@@ -56,10 +56,10 @@ class StreamFence:
     def commit(
         self, stream: str, batch: int, info: Mapping[str, object], write: Callable[[CommitTag], Written]
     ) -> Written:
-        """Let the stream commit a micro-batch, once.
+        """Commits a micro-batch of the stream, once.
 
         Args:
-            write: commits under a tag, unless nothing is to be done.
+            write: commits under a tag, unless there is nothing to write.
 
         Raises:
             DefinitionChanged: other code was accepted since; nothing was written.
@@ -78,7 +78,7 @@ class StreamFence:
             self._number = None  # another commit has it: whether one may go on is known by a look at that
 
     def _has(self, owner: _Owner, stream: str, batch: int) -> bool:
-        """Whether the micro-batch is in already.
+        """Whether the micro-batch was committed already.
 
         Raises:
             WriteConflict: another stream has written the table since.

@@ -1,4 +1,4 @@
-"""Base of all ways to maintain a table: first version, definition, progress."""
+"""The base class of all ways to maintain a table: first version, definition, progress."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NEWEST = 20  # commits of an input among which one says how fresh it is
 
 @dataclass
 class TableStream:
-    """Keeps one table fresh, in micro-batches that are numbered."""
+    """Keeps one table fresh in numbered micro-batches."""
 
     spark: SparkSession
     lake: Lake
@@ -59,14 +59,14 @@ class TableStream:
 
     @property
     def _every_ms(self) -> int:
-        """Milliseconds from the beginning of a micro-batch to that of the next."""
+        """Milliseconds between the starts of two micro-batches."""
         return self.table.trigger_interval_ms or self.lake.settings.table_trigger_ms
 
     def _begin_by_one_definition(self) -> None:
-        """Leave a checkpoint of another definition: what its stream kept, counts and half-joined rows, is of that one.
+        """Abandons a checkpoint of another definition: its state, counts and half-joined rows, is useless.
 
-        The new stream reads its inputs from the beginning. Rows that were closed were recomputed when the
-        new definition was accepted; those that were open are taken out here, since this stream writes them again.
+        The new stream reads its inputs from the beginning. Closed rows were recomputed when the new definition was
+        accepted; open rows are deleted here, since this stream writes them again.
         """
         self._require_one_definition(self._writer.newest())
         before = self._checkpoint.definition
@@ -82,20 +82,20 @@ class TableStream:
         self._checkpoint.note_definition(self._fingerprint)
 
     def _require_one_definition(self, table: DeltaTable) -> None:
-        """Refuse to go on once the table is under another definition than this process runs.
+        """Refuses to continue once the table has another definition than this process.
 
         Raises:
-            DefinitionChanged: says how the new definition is accepted.
+            DefinitionChanged: names the command that accepts the new definition.
         """
         if table.version() != self._seen:
             require_one_definition(self.lake, self.table, self.registry, table)
             self._seen = table.version()
 
     def _appended_ms(self, versions: Mapping[str, int], *, is_first: bool) -> int | None:
-        """The time at which the broker got the newest record that is new in these versions of the inputs.
+        """Returns the time when the broker appended the newest record that is new in these versions of the inputs.
 
-        None where no commit says it: batch work wrote it, or so many records that Spark did. None for the first
-        micro-batch of a table, too, whose records were there before it.
+        None if no commit records it: batch work wrote it, or Spark wrote a large micro-batch. None also for the first
+        micro-batch of a table, whose records were there before the table.
         """
         instants: list[int] = []
         for name, version in versions.items():
@@ -115,7 +115,7 @@ class TableStream:
         started: float,
         appended_ms: int | None,
     ) -> None:
-        """Note what a micro-batch did; now and then, merge small files."""
+        """Records the progress of a micro-batch; merges small files from time to time."""
         now = datetime.now(UTC)
         if rows_in and appended_ms is not None:
             self._freshness_s = now.timestamp() - appended_ms / 1_000

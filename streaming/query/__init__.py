@@ -1,1 +1,1 @@
-"""The parts of every streaming query: a name, progress, a pool."""
+"""Shared parts of streaming queries: a name, progress, a pool."""

@@ -14,11 +14,11 @@ _log = logging.getLogger("twofold.fill")
 
 
 class DeferredQuery:
-    """Runs in a thread of its own, so that a fill of hours keeps no other query from running.
+    """Runs in a thread of its own, so that a fill of hours blocks no other query.
 
     Args:
-        first: the prerequisite; gets a function that says whether it shall end early.
-        start: starts the query; is not called when `first` failed or was stopped.
+        first: the prerequisite; gets a function that returns whether it should end early.
+        start: starts the query; not called if `first` failed or was stopped.
     """
 
     def __init__(self, name: str, first: Callable[[Callable[[], bool]], None], start: Callable[[], Running]) -> None:
@@ -32,22 +32,22 @@ class DeferredQuery:
 
     @property
     def isActive(self) -> bool:
-        """Whether it fills, or its query runs."""
+        """Whether the prerequisite or the query runs."""
         return self._thread.is_alive() or (self._query is not None and self._query.isActive)
 
     def exception(self) -> Exception | None:
-        """The error that it failed with."""
+        """Returns the error with which it failed, or None."""
         return self._query.exception() if self._query is not None else self._error
 
     def stop(self) -> None:
-        """Let it end its chunk, or its micro-batch."""
+        """Stops it after the current chunk or micro-batch."""
         self._stop.set()
         self._thread.join()
         if self._query is not None:
             self._query.stop()
 
     def awaitTermination(self) -> None:
-        """Wait until it ends; raises what it failed with."""
+        """Waits until it ends; raises its error."""
         self._thread.join()
         if self._error is not None:
             raise self._error

@@ -1,4 +1,4 @@
-"""Progress of each query, as a file that status and Airflow read."""
+"""Stores the progress of each query in a file that status and Airflow read."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Progress:
     Attributes:
         query: `ingest`, or the table's name.
         batch: number of the micro-batch.
-        watermark: rows that close before it are closed; None where nothing closes.
+        watermark: rows that close before it are closed; None if rows never close.
         rows_in, rows_out: of the micro-batch.
         offsets: of ingest: topic -> partition -> the next offset to read.
         versions: of a table: input -> the next Delta version to read.
-        batch_s: seconds that the platform's part of the micro-batch took: write and bookkeeping.
-        freshness_s: seconds from the broker's append of the newest record to the commit of what it made.
+        batch_s: seconds of the micro-batch spent by the platform: write and bookkeeping.
+        freshness_s: seconds from the broker's append of the newest record to the commit of its rows.
         error: why the query has failed; empty while it runs.
         failed_at: when it last failed with that error.
     """
@@ -47,14 +47,14 @@ class Progress:
 
 
 def write(settings: Settings, progress: Progress) -> None:
-    """Replace what was known of the query, atomically."""
+    """Replaces the stored progress of a query, atomically."""
     file = settings.progress / progress.domain / f"{progress.query}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, json.dumps(asdict(progress), default=lambda t: t.isoformat()), lasting=False)
 
 
 def read(settings: Settings, domain: str | None = None) -> list[Progress]:
-    """The progress of every query that ever ran, by domain and query."""
+    """Reads the progress of every query that ever ran, ordered by domain and query."""
     paths = sorted(settings.progress.glob(f"{domain or '*'}/*.json"))
     return [_parse(json.loads(file.read_text())) for file in paths]
 

@@ -1,4 +1,4 @@
-"""A running streaming query, and the pool of the scheduler that it runs in."""
+"""A running streaming query, and its scheduler pool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Running(Protocol):
-    """Work that goes on by itself: a streaming query, or what looks like one."""
+    """The interface of running work: a streaming query, or an object with the same methods."""
 
     @property
     def name(self) -> str | None: ...
@@ -25,6 +25,6 @@ class Running(Protocol):
 
 
 def use_pool(spark: SparkSession, name: str) -> None:
-    """Let the jobs of this thread, and of those that it starts, bear a name and share the cores fairly with others."""
+    """Names the jobs of this thread and its child threads, and runs them in a fair scheduler pool of that name."""
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
     spark.sparkContext.setJobDescription(name)

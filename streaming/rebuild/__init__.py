@@ -1,1 +1,1 @@
-"""Streaming code run once more over the log, in a shadow."""
+"""Runs streaming code again over the log, in a shadow lake."""

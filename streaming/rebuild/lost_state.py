@@ -1,4 +1,4 @@
-"""Makes lost state of a table's stream again, and proves it by the rows that it gives."""
+"""Rebuilds the lost state of a table's stream, and verifies it by the rows that it produces."""
 
 from __future__ import annotations
 
@@ -42,16 +42,15 @@ _NAMED = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """The result of a recovery: the state of a stream's checkpoint, and what was done.
+    """The result of a recovery: the state of a stream's checkpoint, and the work done.
 
     Attributes:
-        found: `whole`: nothing was lost, and nothing done, of a table without state; `lost`: it was made again and put
-            in place.
-        versions: input -> the version of it that the stream reads next.
-        source: where the inputs were read: the live `events`, or the `archive` of the log; None: nowhere, since the
+        found: `whole`: a table without state had lost nothing; `lost`: the checkpoint was rebuilt and put in place.
+        versions: input -> the version that the stream reads next.
+        source: the source of the inputs: the live `events`, or the `archive` of the log; None: none was read, since the
             stream keeps no state.
-        offsets: topic -> partition -> `[start, end)` of the log that the new state comes from.
-        rows: the live table against what the stream gives when it is run again.
+        offsets: topic -> partition -> the range `[start, end)` of the log from which the new state was built.
+        rows: the comparison of the live table with the rows of the replayed stream.
     """
 
     table: str
@@ -63,7 +62,7 @@ class Recovery:
 
     @property
     def differing(self) -> int:
-        """Rows."""
+        """The number of rows that differ."""
         return self.rows.differing if self.rows else 0
 
 
@@ -72,8 +71,8 @@ class Recover:
     """A recovery of one table; its caller holds the lock of the table's stream.
 
     Attributes:
-        starts: topic -> where its log begins, by partition.
-        read: the records of the log. Asked where the events do not reach back to their first commit.
+        starts: topic -> partition -> the first offset of its log.
+        read: reads records of the log; called if the first commits of the events are gone.
         correct: reconciles a table of a platform.
     """
 
@@ -84,16 +83,16 @@ class Recover:
     correct: Callable[[Platform, Table], object]
 
     def run(self, *, at_most: int = 0, from_archive: bool = False) -> Recovery:
-        """Make the stream's state again, and let the stream go on from it where it gives the rows of the table.
+        """Rebuilds the stream's state, and lets the stream continue from it if it produces the rows of the table.
 
         Args:
-            at_most: put a state in place though so many rows differ.
-            from_archive: read the log, whatever the events have.
+            at_most: accept the state if at most so many rows differ.
+            from_archive: read the log even if the events have all records.
 
         Raises:
             BadArgument: no stream has written the table, or its next one starts over for another reason.
             DefinitionChanged: the rows of the table were computed by another definition.
-            LogGap: neither the archive nor the broker has what the events lack.
+            LogGap: neither the archive nor the broker has records that the events lack.
             UnexplainedDifference: names the first rows; nothing was put in place.
         """
         last = self._last()
@@ -141,7 +140,7 @@ class Recover:
         return last
 
     def _remade(self, last: MicroBatch, *, from_archive: bool) -> tuple[Recovery, Platform, MicroBatch]:
-        """The recovery's result, the new checkpoint, and the offsets at which the stream goes on."""
+        """Returns the result, the shadow with the new checkpoint, and the micro-batch after which to continue."""
         live, table = self.live, self.table
         source: Source
         plan: Iterable[MicroBatch] | None = None
@@ -173,7 +172,7 @@ class Recover:
         return recovery, in_shadow, last
 
     def _ingested(self, last: MicroBatch) -> dict[str, dict[int, tuple[int, int]]]:
-        """The offsets of each topic that the last micro-batch and those before it read."""
+        """Returns the offsets of each topic that the last micro-batch and those before it read."""
         topics = [source for source in self.live.registry.upstream(self.table) if isinstance(source, Topic)]
         return {
             topic.full_name: offsets_at(self.live.lake, topic, version - 1)[0]
@@ -181,7 +180,7 @@ class Recover:
         }
 
     def _archived(self, last: MicroBatch) -> dict[str, dict[int, tuple[int, int]]]:
-        """The offsets of each topic from where its log begins, up to those that were read."""
+        """Returns the offsets of each topic from the start of its log up to those that were read."""
         return {
             name: {p: (start, ranges[p][1]) for p, start in self.starts(name).items() if p in ranges}
             for name, ranges in self._ingested(last).items()
@@ -195,11 +194,11 @@ class Recover:
 def _compare_rows(
     live: Platform, in_shadow: Platform, table: Table, streamed: int, *, with_open: bool
 ) -> RebuildComparison:
-    """Rows that the new stream has closed, with the open ones, all, as the stream wrote them or corrected.
+    """Compares the rows that the new stream has closed, optionally also open ones, with the live rows.
 
-    A live row may still wait for its correction: one that is as the stream has written it is right, too. Closed rows of
-    a table that drops what comes late are left out: which records came too late depends on how the stream cut its
-    inputs, which is not known any more.
+    A live row may still wait for its correction, so one that equals the stream's uncorrected row is right, too. Closed
+    rows of a table that drops late records are left out: which records were late depends on the stream's micro-batches,
+    which are no longer known.
 
     Args:
         streamed: the version of the shadow's table that its stream has written.
@@ -221,7 +220,7 @@ def _compare_rows(
 
 
 def _described(found: Recovery) -> str:
-    """A sentence that names the first differences."""
+    """Writes a message that names the first differences."""
     lines = []
     for d in list(found.rows.examples if found.rows else ())[:_NAMED]:
         key = " ".join(f"{column}={value}" for column, value in d.key.items())

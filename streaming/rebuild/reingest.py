@@ -24,16 +24,16 @@ _log = logging.getLogger("twofold.refill")
 
 
 def reingest(shadow: Platform, wanted: RangesOf, read: Read) -> int:
-    """Ingest what the shadow lacks of these offsets, and let every table of it take that in.
+    """Ingests the offsets that the shadow lacks, and updates all of its tables.
 
-    The records go through the same code as on the live platform, in micro-batches of `max_offsets` records that take an
-    equal share of each partition. What a run before this one has done is not done again.
+    The records run through the same code as on the live platform, in micro-batches of `max_offsets` records with an
+    equal share of each partition. Work of an earlier run is not repeated.
 
     Args:
         wanted: topic -> partition -> `[start, end)`; all that a table of the shadow reads.
 
     Returns:
-        Records that were ingested.
+        The number of ingested records.
     """
     _end_newest(shadow, read)
     taken = 0
@@ -45,7 +45,7 @@ def reingest(shadow: Platform, wanted: RangesOf, read: Read) -> int:
 
 
 def ingested(shadow: Platform, wanted: RangesOf, read: Read) -> Iterator[int]:
-    """Ingest what the shadow lacks of these offsets; yields the records of each micro-batch once it is in."""
+    """Ingests the offsets that the shadow lacks; yields the number of records of each micro-batch after its commit."""
     feeds = {name: TopicWriter(shadow.spark, shadow.lake, topic) for name, topic in shadow.registry.topics.items()}
     for name, ranges in wanted.items():
         feeds[name].began = {partition: start for partition, (start, _) in ranges.items()}
@@ -57,7 +57,7 @@ def ingested(shadow: Platform, wanted: RangesOf, read: Read) -> Iterator[int]:
 
 
 def missing_ranges(shadow: Platform, wanted: RangesOf) -> dict[str, Ranges]:
-    """The offsets among these that the shadow has not ingested."""
+    """Filters these offsets to those that the shadow has not ingested."""
     left: dict[str, Ranges] = {}
     for name, ranges in wanted.items():
         ingested = read_ingested_offsets(shadow.lake, shadow.registry.topics[name]).ends
@@ -67,7 +67,7 @@ def missing_ranges(shadow: Platform, wanted: RangesOf) -> dict[str, Ranges]:
 
 
 def _end_newest(shadow: Platform, read: Read) -> None:
-    """Take the newest micro-batch in again: cut short, it may lack its quarantine."""
+    """Ingests the newest micro-batch again: if it was interrupted, its quarantine may be missing."""
     for name, topic in shadow.registry.topics.items():
         ingested = read_ingested_offsets(shadow.lake, topic)
         ranges = {p: (start, ingested.ends[p]) for p, start in ingested.starts.items() if start < ingested.ends[p]}

@@ -28,9 +28,9 @@ _log = logging.getLogger("twofold.recover")
 
 
 def last_known(live: Platform, table: Table) -> MicroBatch | None:
-    """The position that the lost stream had reached, at least: by its checkpoint, else by the table's commits, or None.
+    """Returns a micro-batch that the lost stream had completed, by its checkpoint or the table's commits, or None.
 
-    What it did after that it does again, to the same rows.
+    Work after that micro-batch is repeated, with the same rows.
     """
     ended = Checkpoint.of_table(live.lake.settings, table).ended
     return ended[-1] if ended else _committed(live, table)
@@ -46,13 +46,13 @@ def holds_no_more(live: Platform, table: Table, last: MicroBatch) -> bool:
 
 
 def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
-    """The micro-batches that lead to the last one, oldest first.
+    """Lists the micro-batches that lead to the last one, oldest first.
 
-    Those that the lost checkpoint has are as they were. Those before are known from the table's commits, and come
-    together, as many as hold `max_offsets` rows; the first is a snapshot of everything earlier, too.
+    Micro-batches of the lost checkpoint are unchanged. Earlier ones are known from the table's commits and are merged
+    into ones of `max_offsets` rows; the first is also a snapshot of everything earlier.
 
     Raises:
-        FileNotFoundError: the events tables cannot be read as they were then: their logs were cleaned since.
+        FileNotFoundError: the events tables cannot be read as of then: their logs were cleaned up since.
     """
     sources, lake = live.registry.upstream(table), live.lake
     ended = Checkpoint.of_table(lake.settings, table).ended or [last]
@@ -63,13 +63,13 @@ def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
         return ended
     places = [v for v in _known_versions(lake, table, sources) if _is_before(v, first)]
     oldest = bisect_left(places, True, key=partial(_is_readable, lake, sources))
-    # The first is where the lost stream's own snapshot ended, as far as that is known.
+    # The first is the end of the lost stream's own snapshot, as far as it is known.
     apart = _apart(lake, sources, [*places[oldest:], first], lake.settings.max_offsets)
     return [*(MicroBatch(ends=ends(lake, sources, versions)) for versions in apart), *ended]
 
 
 def whole_steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
-    """Those that the lost checkpoint has and that read every commit completely: there the log can be cut, too."""
+    """Lists the micro-batches of the lost checkpoint that end between commits, at which the log can be cut, too."""
     ended = Checkpoint.of_table(live.lake.settings, table).ended
     return [batch for batch in ended if batch.is_between_commits] or [last.without_parts()]
 
@@ -77,10 +77,10 @@ def whole_steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBat
 def archived_steps(
     in_shadow: Platform, wanted: Sequence[tuple[MicroBatch, RangesOf]], read: Read
 ) -> Iterator[MicroBatch]:
-    """The micro-batches over a shadow's own events, each once these are ingested, the last one twice.
+    """Yields the micro-batches over a shadow's own events, each once these are ingested, the last one twice.
 
     Args:
-        wanted: each with the offsets `[start, end)`, by topic and partition, that it and those before it had read.
+        wanted: each micro-batch with all offsets `[start, end)`, by topic and partition, that were read up to its end.
     """
     table = in_shadow.registry.in_order()[-1]
     sources = in_shadow.registry.upstream(table)
@@ -100,10 +100,10 @@ def archived_steps(
 
 
 def replay_state(in_shadow: Platform, table: Table, plan: Iterable[MicroBatch], settings: Mapping[str, str]) -> None:
-    """Run the table's stream through these micro-batches, into a new checkpoint.
+    """Runs the table's stream through these micro-batches, into a new checkpoint.
 
     Args:
-        settings: of Spark's, under which the lost state was kept, as far as they are known.
+        settings: the Spark settings of the lost state, as far as they are known.
     """
     checkpoint = Checkpoint.of_table(in_shadow.lake.settings, table)
     checkpoint.note_definition(definition(table, in_shadow.registry))
@@ -118,10 +118,10 @@ def replay_state(in_shadow: Platform, table: Table, plan: Iterable[MicroBatch], 
 
 
 def adopt(live: Platform, in_shadow: Platform, table: Table, last: MicroBatch) -> None:
-    """Let the table's stream go on from the new state, where the lost one was.
+    """Makes the table's stream continue from the new state in place of the lost one.
 
-    It is another stream, with an id of its own: no commit of the lost one is taken for one of its own. What the lost
-    one had closed it leaves alone. The lost checkpoint is kept next to it.
+    It is a new stream with an id of its own, so no commit of the lost stream counts as one of its own. It does not
+    change rows that the lost one had closed. The lost checkpoint is kept next to it.
     """
     lost, made = (Checkpoint.of_table(platform.lake.settings, table) for platform in (live, in_shadow))
     if made.ended[-1].ends != list(last.ends):  # it has read a shadow's events
@@ -137,7 +137,7 @@ def adopt(live: Platform, in_shadow: Platform, table: Table, last: MicroBatch) -
 
 
 def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
-    """Let the stream of a table without state go on where the lost one was."""
+    """Makes the stream of a table without state continue at the position of the lost one."""
     checkpoint = Checkpoint.of_table(live.lake.settings, table)
     checkpoint.take_away()
     checkpoint.note_definition(definition(table, live.registry))
@@ -152,7 +152,7 @@ def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
 
 
 def _committed(live: Platform, table: Table) -> MicroBatch | None:
-    """The newest micro-batch by the table's commits."""
+    """Returns the newest micro-batch that the table's commits record."""
     lake, sources = live.lake, live.registry.upstream(table)
     info = lake.newest_info(table.full_name, "versions")
     if info is None:
@@ -173,7 +173,7 @@ def _surely_read(lake: Lake, name: str, version: int) -> int:
 
 
 def _known_versions(lake: Lake, table: Table, sources: Sequence[Topic | Table]) -> list[list[int]]:
-    """Up to where micro-batches read, by the table's commits, oldest first; what an earlier stream did is left out."""
+    """Lists the input versions at which the last stream's micro-batches ended, by the table's commits, oldest first."""
     found: list[list[int]] = []
     for version in range(lake.version(table.full_name), -1, -1):
         try:
@@ -188,7 +188,7 @@ def _known_versions(lake: Lake, table: Table, sources: Sequence[Topic | Table]) 
 
 
 def _is_readable(lake: Lake, sources: Sequence[Topic | Table], versions: Sequence[int]) -> bool:
-    """Whether the inputs are to be had as they were when all below these versions was read."""
+    """Whether the inputs can be read as they were before these versions."""
     from deltalake.exceptions import DeltaError
 
     try:
@@ -207,7 +207,7 @@ def _is_before(one: Sequence[int], other: Sequence[int]) -> bool:
 def _apart(
     lake: Lake, sources: Sequence[Topic | Table], places: Sequence[Sequence[int]], most: int
 ) -> Iterator[Sequence[int]]:
-    """The first and the last of these places, and some between them that are about so many rows apart."""
+    """Yields the first and the last of these positions, and some between them, about `most` rows apart."""
     read = []
     for source, version in zip(sources, places[-1], strict=True):
         commits = list(lake.commits(source.full_name, -1, version - 1, kept=True))

@@ -1,1 +1,1 @@
-"""SQL of what the tables of `flights` must hold."""
+"""SQL for the expected rows of the demo tables."""

@@ -1,4 +1,4 @@
-"""The tables of `flights`: what identifies a row, when it is final, and the source files that it comes from."""
+"""The keys, the finality and the source files of the tables of `flights`."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ FINAL = {
 
 
 def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: str) -> None:
-    """Have what the source files say of `[start, end)` in the relations that the queries read.
+    """Loads the source files of `[start, end)` into the relations that the queries read.
 
     Args:
         start, end: New York days of scheduled departures, and of hours of weather.
-        source: the SQL that makes those relations of the files.
+        source: the SQL that builds those relations from the files.
     """
     directory = _directory()
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,4 +1,4 @@
-"""The tables of `shop`: what identifies a row, when it is final, and the records that it comes from."""
+"""The keys, the finality and the source records of the tables of `shop`."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ NESTED = ("lines", "labels")
 
 
 def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: str) -> None:
-    """Have the records of the visits of `[start, end)` in the relations that the queries read.
+    """Loads the records of the visits of `[start, end)` into the relations that the queries read.
 
     Args:
-        source: the SQL that makes those relations of the records.
+        source: the SQL that builds those relations from the records.
     """
     import msgspec
 
@@ -79,7 +79,7 @@ def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: 
 def load_records(
     connection: duckdb.DuckDBPyConnection, found: Mapping[str, Sequence[Mapping[str, Any]]], source: str
 ) -> None:
-    """Load records: topic -> its records in the order of the log, as JSON has them."""
+    """Loads records into the relations that the queries read: topic -> its records in log order, in JSON form."""
     import pyarrow as pa
 
     for topic, records in found.items():
@@ -92,7 +92,7 @@ def load_records(
 
 
 def _load_changes(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
-    """The commits of the shop's programs, as a relation of changes of each table of its database, `nth` in order."""
+    """Loads the commits of the shop's programs, as a relation of changes per table; `nth` is their order."""
     import pyarrow as pa
 
     for table, columns in shop_database.COLUMNS.items():

@@ -1,6 +1,6 @@
-"""The expected rows of tables, computed by DuckDB from what the sources have.
+"""Computes the expected rows of tables from the sources, with DuckDB.
 
-Nothing here is shared with the declarations: two mistakes would have to be the same to go unseen.
+No code is shared with the declarations, so that a mistake in one of them is found.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOAD = {"flights": expected_flights.load, "shop": expected_shop.load}
 
 
 def expected(table: str, start: date, end: date, before: datetime | None = None) -> pa.Table:
-    """All rows that the table has when everything of `[start, end)` has arrived, in the order of its key.
+    """Computes all rows that the table has once all records of `[start, end)` have arrived, in the order of its key.
 
     Columns, names and types are those of the live table; timestamps are microseconds in UTC.
 
@@ -39,7 +39,7 @@ def expected(table: str, start: date, end: date, before: datetime | None = None)
         before: only rows that satisfy `is_final(table, before)`.
 
     Raises:
-        BadArgument: a table whose truth is not known.
+        BadArgument: the expected rows of the table are not known.
     """
     query = query_of(_known(table))
     domain = table.partition(".")[0]
@@ -51,7 +51,7 @@ def expected(table: str, start: date, end: date, before: datetime | None = None)
 
 @lru_cache(maxsize=1)
 def _sources(domain: str, start: date, end: date) -> duckdb.DuckDBPyConnection:
-    """The relations that the domain's queries read; kept, since they cost more than the query of one table."""
+    """Loads the relations that the domain's queries read; cached, since that costs more than the query of one table."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     _LOAD[domain](connection, start, end, query_of(f"{domain}.source"))
@@ -59,16 +59,16 @@ def _sources(domain: str, start: date, end: date) -> duckdb.DuckDBPyConnection:
 
 
 def query_of(table: str) -> str:
-    """The SQL of a table's rows; of `<domain>.source`, that of the relations which the domain's queries read."""
+    """Reads the SQL of a table's rows; for `<domain>.source`, that of the relations which the domain's queries read."""
     domain, _, name = table.partition(".")
     return (Path(__file__).parent / domain / f"{name}.sql").read_text("utf-8")
 
 
 def is_final(table: str, before: datetime) -> str:
-    """A DuckDB condition on the table's own columns: nothing that happens from `before` on can change the row.
+    """Writes a DuckDB condition on the table's own columns: no event from `before` on can change the row.
 
-    Put the same one to the live table. For a windowed table it is `closes_at < before`; for days of carriers, that all
-    flights of the day have expired by then; the latest weather is never final and always compared.
+    Apply the same condition to the live table. It is `closes_at < before` for a windowed table; for days of carriers,
+    that all flights of the day have expired by then; the latest weather is never final and always compared.
 
     Args:
         before: for example the watermark of the stream.

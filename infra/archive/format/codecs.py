@@ -1,4 +1,4 @@
-"""Decompression into memory that is given: what does not fit is an error, not more memory."""
+"""Decompresses into a buffer of fixed size: output that does not fit is an error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DOES_NOT_FIT = "failed to write whole buffer"
 
 
 class DoesNotFit(Exception):
-    """The output is larger than the room for it."""
+    """The output is larger than the buffer."""
 
 
 class Undecodable(Exception):
@@ -26,14 +26,14 @@ class Undecodable(Exception):
 
 
 def decompress(codec: int, data: memoryview, room: Bytes) -> int:
-    """Decompress a batch's records into the front of `room`; returns their bytes.
+    """Decompresses a batch's records into the front of `room` and returns the number of bytes written.
 
     Args:
         codec: as in the attributes of a record batch: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 
     Raises:
-        DoesNotFit: into `room`; its content is undefined then.
-        Undecodable: cut off, damaged, or of no known codec.
+        DoesNotFit: the records are larger than `room`, whose content is undefined then.
+        Undecodable: the data is cut off, damaged, or of no known codec.
     """
     decoder = _DECODERS.get(codec)
     if decoder is None:
@@ -61,10 +61,10 @@ def _library(module: Any) -> Callable[[memoryview, Bytes], int]:
 
 
 class _Zstd(threading.local):
-    """libzstd's decompression of a whole batch, with a context for each thread that is reused for all batches.
+    """Decompresses whole batches with libzstd; each thread reuses one context for all batches.
 
-    Of the public interface of the package, what takes the memory to write into does not report a frame that is cut
-    off, and what reports it allocates as much memory as a frame asks for.
+    The package's public functions do not suffice: the one that writes into a given buffer does not report a truncated
+    frame, and the one that reports it allocates as much memory as a frame asks for.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class _Zstd(threading.local):
 
 
 def _snappy(data: memoryview, room: Bytes) -> int:
-    """Blocks as the Java library snappy-java ("xerial") frames them, or one raw block."""
+    """Decompresses blocks in the framing of the Java library snappy-java ("xerial"), or one raw block."""
     if bytes(data[:8]) != _XERIAL:
         return _snappy_block(data, room)
     at, written = _XERIAL_HEADER, 0

@@ -29,7 +29,7 @@ _HEADER = np.dtype(
     ]
 )
 HEADER_BYTES = _HEADER.itemsize
-CHECKED_FROM = 21  # what the checksum covers begins with the attributes
+CHECKED_FROM = 21  # the checksum covers the bytes from the attributes on
 _LENGTH_COUNTS_FROM = 12  # the leader epoch
 MAX_BATCH_BYTES = 64 << 20  # as written, and again decompressed; brokers accept 1 MiB unless configured otherwise
 
@@ -46,7 +46,7 @@ class Batches:
         data: bytes of the log from `position` on.
 
     Raises:
-        CorruptSegment: a batch cannot begin where one should, or is longer than what is left of the log.
+        CorruptSegment: no batch begins at an expected position, or one is longer than the rest of the log.
     """
 
     def __init__(self, segment: Segment, data: memoryview, position: int) -> None:
@@ -70,17 +70,17 @@ class Batches:
         return self._position + (int(self.ends[-1]) if len(self) else 0)
 
     def missing(self) -> int:
-        """Bytes of the first batch, when not all of them are here."""
+        """Returns the size in bytes of the first batch, if it is not here as a whole."""
         length = int.from_bytes(self.data[8:_LENGTH_COUNTS_FROM], "big")
         return _LENGTH_COUNTS_FROM + length if len(self.data) >= HEADER_BYTES else HEADER_BYTES
 
     def reach(self, offset: int) -> bool:
-        """Whether one of them, or the one that follows, begins at `offset` or behind it."""
+        """Whether one of them, or the one that follows, begins at `offset` or after it."""
         begin = [*self.base[-1:].tolist(), *([] if self.next_base is None else [self.next_base])]
         return bool(begin) and begin[-1] >= offset
 
     def check(self, *, after: int | None, contiguous: bool) -> None:
-        """Hold the headers against each other and the segment.
+        """Validates the headers against each other and against the segment.
 
         Args:
             after: offset after the batch before these; None when it is not known.
@@ -106,7 +106,7 @@ class Batches:
         self._refuse(self.headers["leader_epoch"] != self._epochs(), "its leader epoch is not that of its offset")
 
     def table(self, indices: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
-        """For `records.parse`: the positions of the batches' records in `data`, and their headers."""
+        """Builds the input of `record_parser.parse`: positions of the batches' records in `data`, and header fields."""
         headers = self.headers[indices]
         by_append = (self.attributes[indices] & _LOG_APPEND_TIME) != 0
         columns = (
@@ -121,11 +121,11 @@ class Batches:
         return np.stack(columns, axis=1).astype(np.int64)
 
     def at(self, index: int) -> tuple[int, int]:
-        """Base offset and byte of a batch."""
+        """Returns the base offset and the byte position of a batch."""
         return int(self.base[index]), self._position + int(self.starts[index])
 
     def corrupt(self, index: int, reason: str) -> CorruptSegment:
-        """The error about a batch."""
+        """Builds the error about a batch."""
         offset, position = self.at(index)
         return self._segment.corrupt(reason, offset=offset, position=position)
 
@@ -139,7 +139,7 @@ class Batches:
         return own
 
     def _walk(self) -> list[int]:
-        """The positions of batches that are in the buffer as a whole."""
+        """Finds the positions of the batches that are in the buffer as a whole."""
         starts, at, data = [], 0, self.data
         while at + HEADER_BYTES <= len(data):
             length = int.from_bytes(data[at + 8 : at + _LENGTH_COUNTS_FROM], "big", signed=True)
@@ -158,7 +158,7 @@ class Batches:
 
 
 def _no_batch(length: int, magic: int, left: int) -> str | None:
-    """Why no batch can begin with this length and format where `left` bytes are left of the log."""
+    """Explains why no batch can have this length and format with `left` bytes of the log left; None if one can."""
     if magic != 2:
         return f"it is of format {magic}; only format 2 is read"
     if length < HEADER_BYTES - _LENGTH_COUNTS_FROM:

@@ -1,7 +1,7 @@
 """Records of decompressed batches as columns: one compiled loop over plain buffers, no object per record.
 
-A record (of Kafka's batch format 2) is its length, a byte of attributes, its timestamp and offset as differences from
-the batch's, then key, value and headers with their lengths. Numbers are zigzag varints; a length of -1 is null.
+A record (Kafka's batch format 2) consists of its length, a byte of attributes, its timestamp and offset as differences
+from the batch's, then key, value and headers with their lengths. Numbers are zigzag varints; a length of -1 is null.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REASONS = {
     TIMESTAMP: "the timestamp of a record is beyond what a column can hold",
 }
 MAX_HEADERS = 1 << 20
-NOT_APPENDED = np.iinfo(np.int64).min  # in place of the time of append where records keep that of their creation
+NOT_APPENDED = np.iinfo(np.int64).min  # in place of the append time if records keep their creation time
 MAX_TIMESTAMP_MS = (2**63 - 1) // 1000  # columns hold microseconds
 LEAST_BYTES = 7  # of a record: seven numbers of a byte each
 
@@ -43,7 +43,7 @@ BEGIN = (0, -1, 0, -1)  # the state before the first record
 
 @compiled
 def _varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A zigzag number and where it ends; -1 for that when it does not end before `end`."""
+    """Decodes a zigzag varint; returns the number and the position after it, -1 if it does not end before `end`."""
     if at >= end:
         return 0, -1
     byte = np.int64(data[at])
@@ -64,7 +64,7 @@ def _varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def _memcpy(typing: Any, into: Any, used: Any, data: Any, at: Any, length: Any) -> Any:
-    """Have libc copy bytes: with a compiled loop over each string, parsing takes ten times as long."""
+    """Copies bytes with libc's memcpy: a compiled loop over each string would make parsing ten times slower."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         into, used, data, at, length = arguments
@@ -82,7 +82,7 @@ _move = cast("Callable[[Bytes, int, Bytes, int, int], None]", intrinsic(_memcpy)
 
 @compiled
 def copy_behind(data: Bytes, at: int, length: int, into: Bytes, used: int) -> int:
-    """Copy bytes behind those that are used, none when the length is -1; returns how many are used then."""
+    """Appends bytes to a buffer, none if the length is -1; returns the number of bytes in use afterwards."""
     if length <= 0:
         return used
     _move(into, used, data, at, length)
@@ -113,10 +113,10 @@ def parse(
     content_there: Bytes,
     contents: Bytes,
 ) -> tuple[int, int, int]:
-    """Parse records on from `state` until a column is full or the batches end.
+    """Parses records from `state` on until a column buffer is full or the batches end.
 
-    Every byte of every record is accounted for, also of columns that are not wanted: those have no room, and nothing
-    is written into them. Ends begin behind the entry 0, which is 0.
+    Every byte of every record is checked, also in columns that are not requested: those have no buffer and are not
+    written. Columns of end positions begin with a leading 0.
 
     Args:
         data: decompressed records; `batches` has their positions by batch, with the fields of its header.
@@ -125,7 +125,7 @@ def parse(
         contiguous: offsets of a batch follow each other without a gap.
 
     Returns:
-        Rows, headers, and OK or what is wrong in the batch `state[0]`.
+        The number of rows, the number of headers, and OK or the fault in the batch `state[0]`.
     """
     rows = headers = used_keys = used_values = used_names = used_contents = 0
     wants_keys, wants_values, wants_headers = len(key_ends) > 1, len(value_ends) > 1, len(header_ends) > 1

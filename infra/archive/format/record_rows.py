@@ -34,13 +34,13 @@ def arrow(
     contiguous: bool,
     columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    """The records of decompressed batches whose offsets are within `[from, to)`, at most MAX_ROWS in one Arrow batch.
+    """Yields the records with offsets `[from, to)` of decompressed batches, at most MAX_ROWS per Arrow batch.
 
     Args:
-        batches: as `records.parse` takes them.
+        batches: as `record_parser.parse` takes them.
 
     Raises:
-        BadRecords: in a batch; what was yielded before it is right.
+        BadRecords: a batch is damaged; the rows yielded before it are valid.
     """
     state = np.array(record_parser.BEGIN, np.int64)
     columns_schema = schema(columns)
@@ -56,7 +56,7 @@ def arrow(
 
 
 class _Strings:
-    """Room for byte strings, none when they are not wanted."""
+    """Buffers for byte strings; empty if the column is not requested."""
 
     def __init__(self, count: int, size: int, wanted: bool) -> None:
         self.ends = np.empty(count + 1 if wanted else 1, np.int32)
@@ -76,7 +76,7 @@ class _Strings:
 
 
 class _Room:
-    """The buffers that `records.parse` writes, for one Arrow batch."""
+    """The buffers that `record_parser.parse` fills, for one Arrow batch."""
 
     def __init__(self, rows: int, size: int, columns: Sequence[str]) -> None:
         with_headers = HEADERS in columns
@@ -116,7 +116,7 @@ class _Room:
                 return self.header(rows, headers)
 
     def header(self, rows: int, headers: int) -> pa.Array:
-        """A list for each record, null where it has no header."""
+        """Builds the column of headers: a list for each record, null if it has no header."""
         ends = self.header_ends[: rows + 1]
         empty = np.diff(ends) == 0
         kind = SCHEMA.field(HEADERS).type
@@ -127,12 +127,12 @@ class _Room:
 
 
 def _numbers(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
-    """Values as they are; `pa.array` would load pandas to learn that they are not of its kind."""
+    """Builds an Arrow array of numbers without a copy; `pa.array` would import pandas to check their type."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], null_count=0)
 
 
 def _text(names: pa.Array) -> pa.Array:
-    """Names of headers as text; bytes that are none are replaced, as the broker's own client does."""
+    """Converts header names to text and replaces invalid UTF-8, as the broker's own client does."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:

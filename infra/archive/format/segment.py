@@ -43,10 +43,10 @@ class Segment:
         return f"{self.topic}-{self.partition}/{self.start:020d}-{kafka_id(self.id)}"
 
     def corrupt(self, reason: str, *, offset: int | None = None, position: int | None = None) -> CorruptSegment:
-        """The error that says what is wrong with the segment.
+        """Builds the error about a damaged segment.
 
         Args:
-            offset: base offset of the batch that shows it, as it is written there.
+            offset: base offset of the batch with the fault, as written there.
             position: byte of the log file at which that batch begins.
         """
         where = "" if offset is None else f", batch at offset {offset}"
@@ -62,5 +62,5 @@ class Segment:
 
 
 def kafka_id(identity: UUID) -> str:
-    """A UUID as Kafka writes it: 22 characters."""
+    """Formats a UUID as Kafka does: 22 characters."""
     return base64.urlsafe_b64encode(identity.bytes).decode().rstrip("=")

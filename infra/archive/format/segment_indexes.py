@@ -43,7 +43,7 @@ class Aborted:
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetIndex:
-    """Batches, some thousand bytes apart: none that begins before `positions[i]` goes beyond `offsets[i]`.
+    """Index entries, some thousand bytes apart: no batch that begins before `positions[i]` goes beyond `offsets[i]`.
 
     The batch that begins there holds that offset; in logs of old brokers it may end before it.
     """
@@ -52,23 +52,23 @@ class OffsetIndex:
     positions: _Numbers
 
     def before(self, offset: int) -> tuple[int, int | None]:
-        """The byte from which to read to meet `offset`, and the index's offset for it; None at the log's beginning."""
+        """Returns the byte at which to start reading for `offset`, and its offset in the index; None at byte 0."""
         at = int(np.searchsorted(self.offsets, offset, side="right")) - 1
         return (int(self.positions[at]), int(self.offsets[at])) if at >= 0 else (0, None)
 
     def offset_at(self, position: int) -> int | None:
-        """The offset after the first batch of the index that begins at or behind a byte; None when there is none."""
+        """Returns the offset after the first indexed batch at or after a byte position; None if there is none."""
         at = int(np.searchsorted(self.positions, position, side="left"))
         return int(self.offsets[at]) + 1 if at < len(self.positions) else None
 
     def after(self, offset: int, size: int) -> int:
-        """A byte at which a batch begins that holds only offsets from `offset` on; `size` when none is known."""
+        """Returns a byte position from which all batches hold only offsets >= `offset`; `size` if none is known."""
         at = int(np.searchsorted(self.offsets, offset - 1, side="left")) + 1
         return int(self.positions[at]) if at < len(self.positions) else size
 
 
 def offset_index(store: Store, segment: Segment) -> OffsetIndex:
-    """The segment's offset index.
+    """Reads the segment's offset index.
 
     Raises:
         CorruptSegment: it is missing, cut off, out of order or points out of the segment.
@@ -86,7 +86,7 @@ def offset_index(store: Store, segment: Segment) -> OffsetIndex:
 
 
 def aborted_transactions(store: Store, segment: Segment) -> list[Aborted]:
-    """The transactions whose abort is in this segment.
+    """Reads the transactions whose abort marker is in this segment.
 
     Raises:
         CorruptSegment: the index is missing or empty although it should not be, cut off, or of other segments.
@@ -100,7 +100,7 @@ def aborted_transactions(store: Store, segment: Segment) -> list[Aborted]:
 
 
 def open_transactions(store: Store, segment: Segment) -> list[int]:
-    """First offsets of the transactions that are neither committed nor aborted at the segment's end.
+    """Reads the first offsets of the transactions that are open at the segment's end.
 
     Raises:
         CorruptSegment: the producers' snapshot is missing, cut off, or fails its checksum.

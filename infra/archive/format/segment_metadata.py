@@ -46,7 +46,7 @@ class Updated:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionDeleted:
-    """A partition's segments are being deleted, or are."""
+    """The segments of a partition are being deleted, or were deleted."""
 
     topic_id: UUID
     partition: int
@@ -56,10 +56,10 @@ Record = Announced | Updated | PartitionDeleted
 
 
 def parse(value: bytes) -> Record:
-    """The record of one value.
+    """Parses one metadata record.
 
     Raises:
-        UnknownMetadata: of another kind or version, or cut off.
+        UnknownMetadata: it is of another kind or version, or cut off.
     """
     cursor = _Cursor(value)
     try:

@@ -14,7 +14,7 @@ from infra.errors import ArchiveUnreachable
 
 @dataclass(frozen=True)
 class Store:
-    """Files of segments under a root, through fsspec; travels to other processes as its address.
+    """Reads the files of segments through fsspec; other processes get its address and open it again.
 
     Args:
         root: a path or a URL of a file system that fsspec knows.
@@ -27,7 +27,7 @@ class Store:
     layout: str = "local-tiered-storage"
 
     def size(self, segment: Segment, kind: Kind) -> int:
-        """Bytes of a file.
+        """Returns the size of a file in bytes.
 
         Raises:
             CorruptSegment: it is not there.
@@ -36,7 +36,7 @@ class Store:
         return int(self._asked(segment, kind, "size"))
 
     def read(self, segment: Segment, kind: Kind, start: int = 0, end: int | None = None) -> bytes:
-        """Bytes `[start, end)` of a file; fewer when it ends before.
+        """Reads the bytes `[start, end)` of a file; fewer if it ends before.
 
         Raises:
             CorruptSegment: it is not there.

@@ -18,7 +18,7 @@ class Layout(Protocol):
     """
 
     def path(self, segment: Segment, kind: Kind) -> str:
-        """The path of the file, with `/` between folders and none at the front."""
+        """Returns the path of the file, with `/` between folders and none at the front."""
         ...
 
 

@@ -19,11 +19,11 @@ _ENDS_NOTHING = -1
 
 
 class Visibility:
-    """Judges batches in the order of the log by the index of aborted transactions, and holds it against the markers.
+    """Decides which batches are visible by the index of aborted transactions, and checks the index against the markers.
 
-    The index has no checksum. So a batch stays unsettled until the marker that ends its transaction was met and says
-    what the index said; and a transaction that the index names must begin and end where batches do. Only where the
-    marker is in a later segment, the index alone is believed.
+    The index has no checksum. A batch therefore stays unsettled until the marker that ends its transaction was read and
+    agrees with the index, and a transaction in the index must begin and end at batches. The index alone is trusted only
+    if the marker is in a later segment.
 
     Args:
         offsets: of the batches that will be judged, from and until.
@@ -47,7 +47,7 @@ class Visibility:
         return not self._judged
 
     def visible(self, batches: Batches, wanted: Indices) -> Indices:
-        """Those of the wanted batches that hold committed records.
+        """Filters batches to those with committed records.
 
         Raises:
             CorruptSegment: the index and the log contradict each other.
@@ -57,15 +57,15 @@ class Visibility:
         return np.array([i for i in wanted.tolist() if self._is_visible(batches, i)], np.intp)
 
     def settle(self, batches: Batches, markers: Indices) -> None:
-        """Take note of markers behind the batches that are wanted; raises as `visible`."""
+        """Processes markers after the requested batches; raises as `visible`."""
         for index in markers.tolist():
             self._end(batches, index, int(batches.headers["producer"][index]))
 
     def finish(self) -> None:
-        """All batches were judged.
+        """Verifies, after the last batch, that every transaction of the index was seen.
 
         Raises:
-            CorruptSegment: the index names a transaction that does not begin or end where it says.
+            CorruptSegment: a transaction of the index begins or ends at no batch.
         """
         if self._unmet:
             producer, offset = min(self._unmet, key=lambda u: u[1])
@@ -104,7 +104,7 @@ class Visibility:
 
 
 def _marker(batches: Batches, index: int) -> int:
-    """Which end of a transaction a control batch is: the second number of its record's key."""
+    """Returns the type of a control batch, commit or abort: the second number of its record's key."""
     record = bytes(batches.data[int(batches.starts[index]) + HEADER_BYTES : int(batches.ends[index])])
     at = 0
     for _ in range(4):  # the record's length, then attributes (a byte), timestamp and offset: one number each

@@ -1,4 +1,4 @@
-"""Avro values, as fastavro reads them by the schema of their writer, as columns of the reader's schema."""
+"""Builds columns of the reader's schema from Avro values, which fastavro reads by the schema of their writer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AvroColumns(ColumnBuilder):
     """Builds the columns of a batch of Avro records."""
 
     def column(self, values: list[Any], step: Step, kind: FieldType, records: Numbers) -> pa.Array:
-        """The values of a field, and the record of each value; None is null, or of a null struct."""
+        """Builds the column of a field; a value that is None is null, or belongs to a null struct."""
         if step.kind == "union":
             return self._union(values, step, kind, records)
         if step.is_refused:
@@ -47,7 +47,7 @@ class AvroColumns(ColumnBuilder):
         return self._scalars(values, step, kind, records)
 
     def fields(self, values: list[Any], step: Step, kind: FieldType, records: Numbers) -> Iterator[pa.Array]:
-        """The columns of the fields of a record that the type names."""
+        """Yields the columns of those fields of a record that the type names."""
         by_name = dict(zip(step.names, step.steps, strict=True))
         written_as = dict(zip(step.names, step.writer.names, strict=False))
         has_nulls = None in values
@@ -64,7 +64,7 @@ class AvroColumns(ColumnBuilder):
             yield self.column(parts, part, inner, records)
 
     def _union(self, values: list[Any], step: Step, kind: FieldType, records: Numbers) -> pa.Array:
-        """Each value by the branch that it was written by; usually there is one, and null."""
+        """Builds the column of a union, each value by its writer's branch; usually one branch, and null."""
         others = [branch for branch in step.steps if branch.writer.kind != "null"]
         null = next((branch for branch in step.steps if branch.writer.kind == "null"), None)
         if null is not None and null.is_refused:
@@ -119,7 +119,7 @@ class AvroColumns(ColumnBuilder):
 
 
 def _branch_of(value: Any, branches: list[Step]) -> int:
-    """The number of the branch by which such a value is written; `_UNKNOWN` where it may be several that differ."""
+    """Returns the number of the writer's branch of a value; `_UNKNOWN` if several branches fit and differ."""
     numbers = [number for number, branch in enumerate(branches) if _may_be(value, branch.writer)]
     first = branches[numbers[0]]
     return numbers[0] if all(_reads_alike(first, branches[number]) for number in numbers[1:]) else _UNKNOWN
@@ -136,7 +136,7 @@ def _may_be(value: Any, writer: Node) -> bool:
 
 
 def _reads_alike(one: Step, other: Step) -> bool:
-    """Whether a value is read as the same by both branches, or by none."""
+    """Whether both branches read a value as the same, or both refuse it."""
     if one.is_refused or other.is_refused:
         return one.is_refused and other.is_refused
     whole = one.writer.kind in _WHOLE and other.writer.kind in _WHOLE
@@ -144,12 +144,12 @@ def _reads_alike(one: Step, other: Step) -> bool:
 
 
 def _symbols(writer: Node, reader: Node) -> dict[str, str]:
-    """Symbol of the writer -> symbol of the reader; an empty text: there is none."""
+    """Maps each symbol of the writer to one of the reader; an empty text if the reader has none."""
     return {name: name if name in reader.names else reader.default_symbol for name in writer.names}
 
 
 def default_value(node: Node, value: Any) -> Any:
-    """The default of a field, written as JSON, as a column of its type takes it."""
+    """Converts the default of a field from JSON to the value for its column."""
     if node.kind == "union":
         others = [part for part in node.parts if part.kind != "null"]
         return None if value is None else default_value(others[0], value)
@@ -169,5 +169,5 @@ def default_value(node: Node, value: Any) -> Any:
 
 
 def exact_decimal(node: Node, number: int) -> Decimal:
-    """The decimal of a number without its point."""
+    """Converts an unscaled number to the decimal of its schema's scale."""
     return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -node.scale))

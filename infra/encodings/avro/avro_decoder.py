@@ -31,7 +31,7 @@ _JSON = msgspec.json.Encoder(decimal_format="number")
 
 @dataclass(frozen=True)
 class _Reading:
-    """The way in which records of one schema are read.
+    """How records of one writer's schema are read.
 
     Attributes:
         step: the writer's schema resolved to the reader's.
@@ -60,11 +60,11 @@ class AvroParser(SchemaParser[_Reading]):
         require_sound(reading.writer.root, record, 0)
 
     def read(self, record: bytes, reading: _Reading) -> Any:
-        """The value that fastavro reads from a record.
+        """Reads a record with fastavro, and verifies it.
 
-        fastavro takes much without a word: bytes behind the record, a symbol of the number -1, byte 2 as true. So a
-        record counts where fastavro writes the same bytes of what it read; of one value there can be several, so where
-        these differ every byte is held against the schema.
+        fastavro silently accepts much: bytes after the record, a symbol of the number -1, byte 2 as true. A record is
+        therefore accepted if fastavro writes the same bytes again. One value can have several encodings, so if the
+        bytes differ, every byte is checked against the schema.
         """
         parsed, value, again = reading.writer.parsed, None, None
         with suppress(Exception):  # it raises many kinds; the strict reader says what is wrong
@@ -93,7 +93,7 @@ class AvroParser(SchemaParser[_Reading]):
 
 
 def _unnamed(value: Any, node: Node, kind: FieldType) -> Any:
-    """The fields of a value that a column's type does not name, each under the names that lead to it."""
+    """Collects the fields of a value that a column's type does not name, nested as in the record."""
     if node.kind == "union":
         others = [part for part in node.parts if part.kind != "null"]
         return _unnamed(value, others[0], kind) if value is not None and len(others) == 1 else None
@@ -112,7 +112,7 @@ def _unnamed(value: Any, node: Node, kind: FieldType) -> Any:
 
 
 def _plain(value: Any, node: Node) -> Any:
-    """A value as JSON has it, its decimals exact."""
+    """Converts a value to its JSON form, with exact decimals."""
     if node.kind == "union":
         others = [part for part in node.parts if part.kind != "null"]
         return _plain(value, others[0]) if value is not None and len(others) == 1 else value

@@ -1,4 +1,4 @@
-"""Reads one Avro record strictly, to say where it is not what its schema says."""
+"""Reads one Avro record strictly, to find the place at which it does not fit its schema."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from infra.encodings.record_format import Misfit
 
 
 def require_sound(root: Node, data: bytes, start: int) -> None:
-    """Hold a record against the schema that it was written by, every byte of it.
+    """Refuses a record that does not fit its writer's schema in every byte.
 
     Raises:
-        Misfit: the first place at which it is not what the schema says.
+        Misfit: names the first place that does not fit the schema.
     """
     reader = _Reader(data, start)
     reader.read(root)

@@ -24,15 +24,15 @@ _PROMOTED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """How a value is read, and what it is read as.
+    """The plan by which values of one writer's type are read as one reader's type.
 
     Attributes:
-        kind: that of the type that it was written by; `default`: it was not written.
-        writer: the type that it was written by.
-        reader: the type that it is read as; None: it is passed over.
+        kind: the kind of the writer's type; `default`: the value was not written.
+        writer: the writer's type.
+        reader: the reader's type; None: the value is skipped.
         steps: of a record, in the order in which its fields were written, then those that only the reader has; of a
             union its branches; of an array or a map its item.
-        names: of a record, the reader's name for the field of each step; empty: it is passed over.
+        names: of a record, the reader's name for the field of each step; empty: the field is skipped.
         default: of a field that was not written, its value.
         is_refused: the reader has no such value: a record that has one cannot be read.
     """
@@ -47,10 +47,10 @@ class Step:
 
 
 def resolved(writer: Node, reader: Node | None, path: str = "") -> Step:
-    """How values of the writer's schema are read as those of the reader's, by Avro's rules.
+    """Plans how values of the writer's schema are read as values of the reader's schema, by Avro's rules.
 
     Raises:
-        BadSchema: no record that was written could be read, or none that has a field; says where they differ.
+        BadSchema: no record, or none with a value of some field, could be read; names the place of the difference.
     """
     if reader is not None and writer.kind != "union" and reader.kind == "union":
         return resolved(writer, _branch(writer, reader, path), path)
@@ -90,7 +90,7 @@ def _of_record(writer: Node, reader: Node, path: str) -> Step:
 
 
 def _of_union(writer: Node, reader: Node | None, path: str) -> Step:
-    """A branch that the reader has not is a fault of the records that take it, unless no branch is left."""
+    """Plans a writer's union; a branch that the reader lacks is refused per record, unless none is left."""
     steps, readable = [], 0
     for branch in writer.parts:
         try:
@@ -104,7 +104,7 @@ def _of_union(writer: Node, reader: Node | None, path: str) -> Step:
 
 
 def _branch(writer: Node, reader: Node, path: str) -> Node:
-    """The branch of a reader's union that a value is read as: the same type before one that it is promoted to."""
+    """Returns the branch of a reader's union for a value: one of the same type, else one by promotion."""
     for same_kind in (True, False):
         for branch in reader.parts:
             if (branch.kind == writer.kind) is same_kind:
@@ -121,7 +121,7 @@ def _differ(path: str, writer: Node, reader: Node) -> BadSchema:
 
 
 def unreadable_fields(writer: Schema, reader: Schema) -> Iterator[str]:
-    """The parts of one schema that another one cannot read.
+    """Lists the parts of one schema that another one cannot read.
 
     Raises:
         BadSchema: one of them cannot be read.
@@ -130,7 +130,7 @@ def unreadable_fields(writer: Schema, reader: Schema) -> Iterator[str]:
 
 
 def unreadable(step: Step, path: str = "") -> Iterator[str]:
-    """The parts of a writer's schema that the reader has no value for: branches of unions, symbols of enums."""
+    """Yields the parts of a writer's schema without a value in the reader's: branches of unions, symbols of enums."""
     if step.is_refused:
         yield f"`{path.removeprefix('.')}` was written as {shown(step.writer)}, which is not read"
         return
@@ -146,7 +146,7 @@ def unreadable(step: Step, path: str = "") -> Iterator[str]:
 
 
 def shown(node: Node) -> str:
-    """The type for people."""
+    """Formats a type for people."""
     if node.kind == "union":
         return " or ".join(shown(part) for part in node.parts)
     if node.logical == "decimal":

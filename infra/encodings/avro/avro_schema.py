@@ -47,7 +47,7 @@ BOUNDS = {
     "time-millis": (1_000, 0, _DAY_US // 1_000 - 1),
     "time-micros": (1, 0, _DAY_US - 1),
 }
-"""Logical type -> what makes days or microseconds of a number, the least number and the greatest."""
+"""Logical type -> the factor to days or microseconds, the least number and the greatest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Node:
         names: of a record its fields, of an enum its symbols.
         size: of `fixed` its bytes.
         defaults, aliases: of a record, by field.
-        default_symbol: of an enum, what is read for a symbol that it has not.
+        default_symbol: of an enum, the symbol read in place of an unknown one.
     """
 
     kind: str
@@ -76,12 +76,12 @@ class Node:
 
     @property
     def fields(self) -> dict[str, Node]:
-        """The fields of a record -> type."""
+        """The types of a record's fields, by name."""
         return dict(zip(self.names, self.parts, strict=True)) if self.kind == "record" else {}
 
     @property
     def least_bytes(self) -> int:
-        """The bytes that a value has at least."""
+        """The smallest number of bytes that a value can have."""
         if self.kind == "record":
             return sum(part.least_bytes for part in self.parts)
         return {"null": 0, "fixed": self.size, "float": 4, "double": 8}.get(self.kind, 1)
@@ -89,17 +89,18 @@ class Node:
 
 @dataclass(frozen=True)
 class AvroSchema:
-    """A schema as fastavro reads records by it, and as a tree."""
+    """A schema as fastavro parses it, and as a tree."""
 
     parsed: Any
     root: Node
 
 
 def parse_avro(schema: Schema) -> AvroSchema:
-    """Read a schema of records.
+    """Parses the schema of a record.
 
     Raises:
-        BadSchema: it is none, is no record's, contains itself, or has arrays of nothing, which no bytes bound.
+        BadSchema: it is invalid, describes no record, contains itself, or has arrays of empty items, whose number no
+            bytes limit.
     """
     import fastavro
     from fastavro.schema import SchemaParseException, UnknownType
@@ -125,7 +126,7 @@ def parse_avro(schema: Schema) -> AvroSchema:
 
 
 def field_types(schema: Schema) -> dict[str, Callable[[], FieldType]]:
-    """Field of a record -> what computes the type of its column.
+    """Maps each field of a record to a function that computes the type of its column.
 
     Raises:
         BadSchema: the schema cannot be read.
@@ -134,10 +135,10 @@ def field_types(schema: Schema) -> dict[str, Callable[[], FieldType]]:
 
 
 def column_type(node: Node, path: str) -> FieldType:
-    """The type of a column that holds values of the node.
+    """Returns the type of a column for values of the node.
 
     Raises:
-        BadDeclaration: there is none.
+        BadDeclaration: no type fits.
     """
     if node.kind == "union":
         others = [part for part in node.parts if part.kind != "null"]
@@ -162,7 +163,7 @@ def column_type(node: Node, path: str) -> FieldType:
 
 
 def unnamed_fields(node: Node, kind: FieldType | None, path: str = "") -> Iterator[str]:
-    """Paths of fields of the schema that a column's type does not name."""
+    """Yields the paths of those fields of the schema that a column's type does not name."""
     if node.kind == "union":
         for part in node.parts:
             yield from unnamed_fields(part, kind, path)
@@ -178,7 +179,7 @@ def unnamed_fields(node: Node, kind: FieldType | None, path: str = "") -> Iterat
 
 
 def _hidden(schema: Any) -> Any:
-    """The schema by which fastavro gives each value as it is stored."""
+    """Hides logical types from fastavro, so that it returns each value as it is stored."""
     if isinstance(schema, Mapping):
         hidden = {name: value if name == "default" else _hidden(value) for name, value in schema.items()}
         if "logicalType" in hidden:

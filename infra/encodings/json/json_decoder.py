@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from infra.compiled import Bytes, Numbers
 
 _FAULTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
-"""What parsing raises for a record that does not fit."""
+"""The errors of parsing for a record that does not fit."""
 
 
 @dataclass(frozen=True)
 class JsonParser:
-    """Parses JSON objects: exactly typed, no key twice, no unknown field but where the topic allows it."""
+    """Parses JSON objects strictly: exact types, no repeated key, no unknown field unless the topic allows it."""
 
     format: RecordFormat
 
     def parse(self, raw: pa.Table) -> Parsed:
-        """The records of `raw` that are what the schema says, and of the others why they are not."""
+        """Parses records; returns those that fit the schema, and the faults of the others."""
         with without_gc():
             parsed, rests, faults = self._parse(raw["value"].combine_chunks())
             rows = [row for row, record in enumerate(parsed) if record is not None]
@@ -42,7 +42,7 @@ class JsonParser:
         return Parsed(rows, columns, faults, [rests.get(row) for row in rows])
 
     def _parse(self, values: pa.Array) -> tuple[list[Any], dict[int, str], dict[int, list[str]]]:
-        """The record of each row or None; the fields of some rows that the schema does not name; what is wrong."""
+        """Parses each row; returns the records (None if refused), some rows' unknown fields, and faults by row."""
         parsed: list[Any] = []
         texts, ends = bytearray(), [0]
         rests: dict[int, str] = {}
@@ -75,12 +75,12 @@ class JsonParser:
         return parsed, rests, faults
 
     def _suspects(self, values: pa.Array, parsed: Sequence[Any], texts: Bytes, ends: Numbers) -> list[int]:
-        """Rows in which a key may stand twice, or may be one that the schema does not name.
+        """Returns the rows that may have a repeated key or one that the schema does not name.
 
-        A plain record has as many `":` as names: those of the schema where it is flat, else those of the parsed record
-        as it is written again. Another number, a field that is absent from a flat record, white space before a colon
-        or an escaped quotation mark or colon make a row worth the slow look; no such key escapes these. Found in one
-        pass over the bytes of the whole batch, since nearly all rows are plain.
+        A plain record has as many `":` as names: those of the schema if it is flat, else those of the parsed record,
+        encoded again. Another count, an absent field of a flat record, white space before a colon, and an escaped
+        quotation mark or colon make a row a suspect; every such key is found by these. One pass over the bytes of the
+        whole batch suffices, since nearly all rows are plain.
         """
         from infra.encodings.json.json_names import count_names
 
@@ -95,7 +95,7 @@ class JsonParser:
         return sorted(row for row in odd if parsed[row] is not None)
 
     def _look(self, value: bytes) -> str | None:
-        """The fields that the schema does not name, as JSON, where the topic keeps them.
+        """Checks one record for repeated and unknown keys; returns the unknown fields as JSON, if the topic keeps them.
 
         Raises:
             ValueError: a repeated key, or one that is not in the schema of a topic that refuses such keys.
@@ -133,7 +133,7 @@ class JsonParser:
 
     @cached_property
     def _is_flat(self) -> bool:
-        """Whether a record that fits shows each field of the schema once, and nothing else."""
+        """Whether a valid record has each field name of the schema once, and no other."""
         return self.format.unknown_fields == "refuse" and all(kind.is_flat for kind in self.format.types.values())
 
     @cached_property
@@ -142,7 +142,7 @@ class JsonParser:
 
 
 def _bytes_of(values: pa.Array) -> tuple[Bytes, Numbers]:
-    """The buffer of all values, and where each begins and the last one ends."""
+    """Returns the buffer of all values, with the start of each value and the end of the last."""
     _, ends, data = values.buffers()
     bounds = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1]
     return np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), bounds.astype(np.int64)

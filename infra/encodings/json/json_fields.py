@@ -1,4 +1,4 @@
-"""How a declared type is read from JSON: what msgspec parses it as, what it cannot check, and what it passes over."""
+"""Reads a declared type from JSON: the type for msgspec, the checks that it lacks, and the fields that it skips."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _RepeatedKey(Exception):
 
 
 def python_type(kind: FieldType) -> Any:
-    """The Python type that msgspec parses a field as; one that may be absent is `UNSET` then."""
+    """Returns the Python type by which msgspec parses a field; a field that may be absent can be `UNSET`."""
     python = _python_type(kind)
     return python | msgspec.UnsetType if kind.nullable else python
 
@@ -47,7 +47,7 @@ def python_type(kind: FieldType) -> Any:
 def struct_type(
     fields: Sequence[tuple[str, FieldType]], name: str = "struct", *, forbids: bool = False
 ) -> type[msgspec.Struct]:
-    """The struct that msgspec parses an object as: attributes `f0`, `f1` and so on, since fields may have any name.
+    """Returns the struct by which msgspec parses an object; its attributes are `f0`, `f1`, ..., for any field names.
 
     Args:
         forbids: a field of another name is a fault.
@@ -73,10 +73,10 @@ def _python_type(kind: FieldType) -> Any:
 
 
 def conversion(kind: FieldType, *, inner: bool = False) -> Convert | None:
-    """Makes what msgspec parsed what Arrow takes; None where it is that already.
+    """Returns the function that converts a value from msgspec for Arrow, or None if no conversion is needed.
 
-    The conversion raises `Misfit` for a value that the type cannot hold. Instants that are columns of their own are
-    left to one look at the whole column.
+    The function raises `Misfit` for a value that the type cannot hold. Columns of instants are checked at once later,
+    not value by value.
     """
     if kind.name in _CONVERSIONS and (inner or kind.name != "timestamp"):
         convert = _CONVERSIONS[kind.name]
@@ -94,7 +94,7 @@ def conversion(kind: FieldType, *, inner: bool = False) -> Convert | None:
 
 
 def unknown_fields(value: Any, kind: FieldType, path: str = "") -> Iterator[str]:
-    """Paths of fields that the type does not name, in a value as JSON has it."""
+    """Yields the paths of fields of a JSON value that the type does not name."""
     if kind.name == "struct" and isinstance(value, dict):
         types = dict(kind.fields)
         for name, cell in value.items():
@@ -109,9 +109,9 @@ def unknown_fields(value: Any, kind: FieldType, path: str = "") -> Iterator[str]
 
 
 def rest(value: bytes | msgspec.Raw, kind: FieldType) -> dict[str, Any] | None:
-    """The fields that the type does not name, their text as it is, each under the names that lead to it.
+    """Collects the fields that the type does not name, with their JSON unchanged, nested as in the record.
 
-    What is in an array stands under the number of its element.
+    Fields within an array are keyed by the number of their element.
     """
     if kind.name == "struct":
         types, unnamed = dict(kind.fields), {}
@@ -128,7 +128,7 @@ def rest(value: bytes | msgspec.Raw, kind: FieldType) -> dict[str, Any] | None:
 
 
 def repeated_key(value: bytes) -> str | None:
-    """A key that stands twice in one object of the value."""
+    """Returns a key that occurs twice in one object of the value, or None."""
     if value.count(_NAME) == msgspec.json.encode(msgspec.json.decode(value)).count(_NAME) and not _ODD.search(value):
         return None
 
@@ -183,7 +183,7 @@ _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 
 def struct_conversion(fields: Sequence[tuple[str, FieldType]], *, inner: bool = True) -> Convert | None:
-    """`conversion` of an object, in place; None where it is what Arrow takes already."""
+    """Returns the `conversion` of an object, in place, or None if no conversion is needed."""
     found = [(f"f{n}", f".{name}", conversion(kind, inner=inner)) for n, (name, kind) in enumerate(fields)]
     conversions = [(attribute, place, convert) for attribute, place, convert in found if convert is not None]
     if not conversions:
@@ -207,7 +207,7 @@ def _of_elements(inner: Convert | None, *, is_map: bool) -> Convert | None:
 
 
 def at_place(place: str, convert: Convert | None, value: Any) -> Any:
-    """Convert a value; a `Misfit` names the place too."""
+    """Converts a value, and adds the place to a `Misfit`."""
     if convert is None:
         return value
     try:

@@ -12,12 +12,12 @@ _LOWER = 0x20
 
 @compiled
 def count_names(data: Bytes, bounds: Numbers) -> tuple[Numbers, Bytes]:
-    """Count `":` in each text, and say whether a name may hide from that count.
+    """Counts `":` in each text, and marks texts in which a name may escape that count.
 
-    It may behind white space before a colon, and where a quotation mark or a colon is written as its number.
+    A name may do so if white space precedes its colon, or if a quotation mark or a colon is escaped by its code.
 
     Args:
-        bounds: where each text begins, and where the last one ends.
+        bounds: the start of each text, and the end of the last one.
     """
     counts, is_odd = np.zeros(len(bounds) - 1, np.int64), np.zeros(len(bounds) - 1, np.uint8)
     for row in range(len(bounds) - 1):

@@ -1,4 +1,4 @@
-"""Parsed objects as columns, each field by itself down to the leaves."""
+"""Builds columns from parsed objects, field by field down to the leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.encodings.column_types import FieldType
 
 
 def object_columns(objects: Sequence[Any], fields: Sequence[tuple[str, FieldType]]) -> dict[str, pa.Array]:
-    """Field -> its values, of objects that msgspec parsed by `struct_type`."""
+    """Builds the columns of objects that msgspec parsed by `struct_type`, by field."""
     return {name: _array(list(map(attrgetter(f"f{n}"), objects)), kind) for n, (name, kind) in enumerate(fields)}
 
 

@@ -1,4 +1,4 @@
-"""Protobuf messages, as the runtime reads them, as columns."""
+"""Builds columns from Protobuf messages, as the runtime reads them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ProtobufColumns(ColumnBuilder):
     def fields(
         self, messages: list[Any], message: Message, kind: FieldType, records: Numbers, path: str = ""
     ) -> Iterator[pa.Array]:
-        """The columns of the fields that the type names; a message that is None is null."""
+        """Yields the columns of those fields that the type names; a message that is None is null."""
         for name, inner in kind.fields:
             yield self._field(messages, message.fields_by_name[name], inner, records, f"{path}.{name}")
 
@@ -47,7 +47,7 @@ class ProtobufColumns(ColumnBuilder):
         return self._values(values, field, kind, records, path)
 
     def _values(self, values: list[Any], field: Any, kind: FieldType, records: Numbers, path: str) -> pa.Array:
-        """Values of a field, each by itself; null where they are None."""
+        """Builds the column of a field that is not repeated; None is null."""
         message = field.message_type
         if message is not None and message.full_name == TIMESTAMP:
             return self._instants(values, kind, records, path)

@@ -26,11 +26,11 @@ from infra.encodings.schema_parser import SchemaParser
 
 @dataclass(frozen=True)
 class _Reading:
-    """The way in which records of one message of one schema are read.
+    """How records of one message of one writer's schema are read.
 
     Attributes:
-        writer, read_as: the message that they were written as, and the newest, as classes of the runtime.
-        keeps_more: the writer's has fields which the reader's has not, and which the topic keeps without naming them.
+        writer, read_as: the message of the writer's schema, and of the newest schema, as classes of the runtime.
+        keeps_more: the writer's message has fields that the reader's lacks, and the topic keeps unnamed fields.
         checks_text: the runtime refuses texts that are not UTF-8.
     """
 
@@ -41,7 +41,7 @@ class _Reading:
 
 
 class ProtobufParser(SchemaParser[_Reading]):
-    """Parses Protobuf records: as the first message of the newest of the topic's files, fields by their numbers."""
+    """Parses Protobuf records as the first message of the topic's newest schema file, fields by their numbers."""
 
     expected = "a Protobuf record"
     indexed = True
@@ -63,10 +63,10 @@ class ProtobufParser(SchemaParser[_Reading]):
         require_sound(reading.writer.DESCRIPTOR, record)
 
     def read(self, record: bytes, reading: _Reading) -> tuple[Any, Any]:
-        """The message as it was written, and as the newest schema's.
+        """Reads a record as the writer's message and as the newest schema's message, and verifies it.
 
-        The runtime passes over fields that a message has not, and values of another type: it has none of these where
-        their bytes count for nothing.
+        The runtime skips unknown fields and values of another type. A record has none of these if its size is unchanged
+        after they are discarded.
         """
         try:
             message = reading.writer.FromString(record)
@@ -104,7 +104,7 @@ class ProtobufParser(SchemaParser[_Reading]):
 
 
 def _struct_fields(field: Any, kind: FieldType) -> FieldType | None:
-    """The type of the messages that a field holds, where a column takes them apart."""
+    """Returns the struct type of the messages in a field, if a column has one for them."""
     inner = kind.element or kind
     return inner if inner.name == "struct" and not is_map(field) else None
 
@@ -120,7 +120,7 @@ def _unnamed_paths(writer: Message, reader: Message, kind: FieldType, path: str 
 
 
 def _unnamed(message: Any, writer: Message, reader: Message, kind: FieldType) -> Any:
-    """The fields of a message that a column's type does not name, each under the names that lead to it."""
+    """Collects the fields of a message that a column's type does not name, nested as in the record."""
     types, unnamed = dict(kind.fields), dict[str, Any]()
     for one, value in message.ListFields():
         own = reader.fields_by_number.get(one.number)

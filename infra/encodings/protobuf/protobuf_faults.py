@@ -1,4 +1,4 @@
-"""Reads the bytes of one Protobuf message, to say where they are not what their schema says."""
+"""Reads the bytes of one Protobuf message strictly, to find the place at which they do not fit their schema."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _WIRE = {
 
 
 def wire_type(field: Any) -> int:
-    """How a value of a field, by itself, is written."""
+    """Returns the wire type of a single value of a field."""
     return _WIRE.get(field.type, VARINT)
 
 
 def require_sound(message: Message, data: bytes) -> None:
-    """Hold bytes against the message that they were written as.
+    """Refuses bytes that do not fit the message of their writer's schema.
 
     Raises:
-        Misfit: the first place at which they are not that: cut off, another type, a field that the message has not.
+        Misfit: names the first place that does not fit: cut off, another type, an unknown field.
     """
     _read(message, data, 0, len(data))
 
@@ -86,7 +86,7 @@ def _field(field: Any, wire: int, data: bytes, at: int, end: int) -> int:
 
 
 def _scalar(field: Any, wire: int, data: bytes, at: int, end: int) -> int:
-    """Read a number; where it ends."""
+    """Reads a number and returns the position after it."""
     start, at = at, _plain(wire, data, at, end)
     code = {DOUBLE: "<d", FLOAT: "<f"}.get(field.type)
     if code and not math.isfinite(struct.unpack(code, data[start:at])[0]):

@@ -1,4 +1,4 @@
-"""A Protobuf schema compiled, the types that columns of its messages have, and whether one reads what another wrote."""
+"""Compiles Protobuf schemas, derives the column types of their messages, and compares a writer's with a reader's."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _WIDENED |= {(STRING, BYTES), (ENUM, INT32), (ENUM, INT64)}
 
 @lru_cache(maxsize=256)
 def compiled_proto(schema: Schema) -> Any:
-    """The descriptor of a file.
+    """Compiles a schema and returns its file descriptor.
 
     Raises:
-        BadSchema: protoc refuses it; says why.
+        BadSchema: protoc refuses it; the message holds its output.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
@@ -75,10 +75,10 @@ def compiled_proto(schema: Schema) -> Any:
 
 
 def message_of(schema: Schema, numbers: Sequence[int] = (0,)) -> Message:
-    """The message of these numbers, each among those within the one before.
+    """Finds a message by its numbers, each an index among the messages within the one before.
 
     Raises:
-        BadSchema: there is none, or it contains itself.
+        BadSchema: there is no such message, or it contains itself.
     """
     file = compiled_proto(schema)
     within = [file.message_types_by_name[name] for name in file.message_types_by_name]
@@ -100,7 +100,7 @@ def is_map(field: Any) -> bool:
 
 
 def is_wrapper(message: Message | None) -> bool:
-    """Whether a message is one of those that wrap a single value, which is then null without it."""
+    """Whether a message is one of the well-known wrappers of a single value, which is null if the wrapper is absent."""
     if message is None:
         return False
     begin, end = _WRAPPERS
@@ -108,10 +108,7 @@ def is_wrapper(message: Message | None) -> bool:
 
 
 def checks_text(file: Any) -> bool:
-    """Whether the runtime refuses texts that are not UTF-8 in messages of a file, and of those that it imports.
-
-    It does so for files of proto3.
-    """
+    """Whether the runtime refuses invalid UTF-8 in messages of a file and of its imports, as it does for proto3."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     content = FileDescriptorProto()
@@ -120,7 +117,7 @@ def checks_text(file: Any) -> bool:
 
 
 def field_types(schema: Schema) -> dict[str, Callable[[], FieldType]]:
-    """Field of the first message -> what computes the type of its column.
+    """Maps each field of the first message to a function that computes the type of its column.
 
     Raises:
         BadSchema: the schema cannot be read.
@@ -129,7 +126,7 @@ def field_types(schema: Schema) -> dict[str, Callable[[], FieldType]]:
 
 
 def unreadable_fields(writer: Schema, reader: Schema) -> Iterator[str]:
-    """The parts of one schema that another one cannot read.
+    """Lists the parts of one schema that another one cannot read.
 
     Raises:
         BadSchema: one of them cannot be read.
@@ -138,10 +135,10 @@ def unreadable_fields(writer: Schema, reader: Schema) -> Iterator[str]:
 
 
 def column_type(field: Any, path: str) -> FieldType:
-    """The type of a column that holds values of a field.
+    """Returns the type of a column for values of a field.
 
     Raises:
-        BadDeclaration: there is none.
+        BadDeclaration: no type fits.
     """
     if is_map(field):
         key, value = field.message_type.fields
@@ -175,7 +172,7 @@ def _value_type(field: Any, path: str) -> FieldType:
 
 
 def differences(writer: Message, reader: Message, path: str = "") -> Iterator[str]:
-    """The fields that the reader's message cannot read as the writer's wrote them; they go by number, not by name."""
+    """Yields the fields of the writer's message that the reader's cannot read; fields are matched by number."""
     by_number = reader.fields_by_number
     for field in writer.fields:
         other, place = by_number.get(field.number), f"{path}.{field.name}".removeprefix(".")
