@@ -21,8 +21,8 @@ from tables.algebra.plan_mistakes import find_mistakes
 from tables.declare.analysis import wrong_types
 from tables.refresh.row_diff import difference
 from tests.tables.declared import a_table
-from tests.tables.refresh.function_shapes import Shape, described, resolved
-from tests.tables.refresh.unusual_rows import TYPES, layouts
+from tests.tables.every_function.function_shapes import Shape, described, resolved
+from tests.tables.every_function.unusual_rows import TYPES, layouts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
