@@ -9,6 +9,11 @@ from infra.errors import BadDeclaration
 from infra.sql.names import SPARK
 from tables.algebra.relations import Call, Column, Expr, Literal, mapped
 
+PLAIN_TYPES = {
+    "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT",
+    "double": "DOUBLE", "string": "STRING", "binary": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP",
+}  # fmt: skip
+"""Kind of a type in the client's plans -> its name in SQL."""
 _ROW = "row"
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.sql.impure_functions import is_impure
-from tables.algebra.dependencies import is_time_window, missing_of_key, read_twice
+from tables.algebra.dependencies import read_twice
+from tables.algebra.keys import is_cut, is_time_window, missing_of_key
 from tables.algebra.relations import (
     Aggregate,
     Call,
@@ -252,7 +253,7 @@ def _of_limit(one: Limit, identities: Mapping[str, Sequence[str]]) -> Iterator[P
     below = one.input.input if isinstance(one.input, Limit) else one.input  # LIMIT and OFFSET
     order = _flat(below.conditions) if isinstance(below, Filter) and below.is_sort else []
     missing = "take F.row_number() over a window instead." if one.what == "sample" else None
-    if missing is None:
+    if missing is None and is_cut(one):
         missing = _missing(order, below, identities)
     if missing is not None:
         yield PlanMistake(

@@ -368,6 +368,7 @@ def _table(
         "several": inference.several,
         "inferred": inferred,
         "redundant": redundant(draft, inference, seen),
+        "kinds": inference.kinds,
         "lineage": inference.lineage,
     }
     table = Table(derive=draft.derive, **parameters, **follows, **file.binding)
