@@ -10,12 +10,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import partial
+from functools import partial, partialmethod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration
 from infra.sql.names import SPARK
-from tables.algebra.plan_builder import NotUnderstood, PlanBuilder, extracted, starred, struct_of, text, windowed
+from tables.algebra.expression_sql import PLAIN_TYPES
+from tables.algebra.plan_builder import (
+    NotUnderstood,
+    PlanBuilder,
+    cube_sets,
+    extracted,
+    rollup_sets,
+    starred,
+    struct_of,
+    text,
+    window_name,
+    windowed,
+)
 from tables.algebra.plan_mistakes import ELSEWHERE, PIVOT
 from tables.algebra.relations import (
     Aggregate,
@@ -23,12 +36,13 @@ from tables.algebra.relations import (
     Expr,
     Generated,
     Literal,
+    Missing,
     Named,
     Opaque,
     Relation,
     Rest,
+    field_at,
 )
-from tables.algebra.spark_functions import TIME_WINDOWS
 
 if TYPE_CHECKING:
     from tables.algebra.sql_plan import SqlReader
@@ -37,16 +51,21 @@ _analysing: ContextVar[bool] = ContextVar("analysing", default=False)
 _patching = threading.Lock()
 
 
-def read_function(function: Callable[..., Any], inputs: Mapping[str, Sequence[str] | None]) -> Relation:
+def read_function(
+    function: Callable[..., Any],
+    inputs: Mapping[str, Sequence[str] | None],
+    kinds: Mapping[str, Mapping[str, str]] | None = None,
+) -> Relation:
     """The relation that the function returns.
 
     Args:
         inputs: parameter of the function -> the columns of that input; None: not known.
+        kinds: the same -> column -> its type, where that is known.
 
     Raises:
         BadDeclaration: the plan cannot be had without data, and why.
     """
-    return _Reader(PlanBuilder(inputs)).relation(plan_of(function, inputs))
+    return _Reader(PlanBuilder(inputs, kinds)).relation(plan_of(function, inputs))
 
 
 def is_analysed() -> bool:
@@ -119,6 +138,8 @@ class _Reader:
 
     def __init__(self, builder: PlanBuilder) -> None:
         self._build = builder
+        self._aliases: dict[str, Expr] = {}
+        """The columns before the one that is read, which it may name."""
 
     def relation(self, message: Any) -> Relation:
         """The relation that a message says."""
@@ -158,17 +179,11 @@ class _Reader:
         by = [self._value(order.child, [below], self._build.node()) for order in one.order]
         return self._build.filtered(below, by, is_sort=True)
 
-    def _limit(self, one: Any) -> Relation:
-        return self._build.limited(self.relation(one.input), "limit")
+    def _some(self, what: str, one: Any) -> Relation:
+        return self._build.limited(self.relation(one.input), what, one.limit if what == "limit" else None)
 
-    def _offset(self, one: Any) -> Relation:
-        return self._build.limited(self.relation(one.input), "offset")
-
-    def _tail(self, one: Any) -> Relation:
-        return self._build.limited(self.relation(one.input), "tail")
-
-    def _sample(self, one: Any) -> Relation:
-        return self._build.limited(self.relation(one.input), "sample")
+    _limit, _offset = partialmethod(_some, "limit"), partialmethod(_some, "offset")
+    _tail, _sample = partialmethod(_some, "tail"), partialmethod(_some, "sample")
 
     def _subquery_alias(self, one: Any) -> Relation:
         return self._build.aliased(self.relation(one.input), one.alias)
@@ -177,8 +192,18 @@ class _Reader:
         if not one.HasField("input"):
             raise NotUnderstood("rows that are made of nothing")
         below, node = self.relation(one.input), self._build.node()
-        columns = [column for expression in one.expressions for column in self._columns(expression, below, node)]
-        return self._build.projected(below, columns)
+        return self._build.projected(below, self._each_of(one.expressions, below, node))
+
+    def _each_of(self, expressions: Iterable[Any], below: Relation, node: int) -> list[Named]:
+        """The columns of a projection, of which each may name those before it."""
+        columns: list[Named] = []
+        try:
+            for expression in expressions:
+                self._aliases = {column.name.lower(): column.value for column in columns if column.name}
+                columns += self._columns(expression, below, node)
+        finally:
+            self._aliases = {}
+        return columns
 
     def _with_columns(self, one: Any) -> Relation:
         below, node = self.relation(one.input), self._build.node()
@@ -230,18 +255,25 @@ class _Reader:
             return self._build.refused(PIVOT.mistake())
         below, node = self.relation(one.input), self._build.node()
         by = [self._group(expression, below, node) for expression in one.grouping_expressions]
-        columns = [c for expression in one.aggregate_expressions for c in self._columns(expression, below, node)]
-        is_plain = one.group_type == type(one).GROUP_TYPE_GROUPBY
-        return self._build.grouped(below, by, [*by, *columns], is_plain=is_plain)
+        columns = self._each_of(one.aggregate_expressions, below, node)
+        return self._build.grouped(below, by, [*by, *columns], self._sets(one, by, below, node))
+
+    def _sets(self, one: Any, by: Sequence[Named], below: Relation, node: int) -> list[frozenset[int]]:
+        """The places in `by` that each grouping goes by; none: there is one, by all."""
+        kinds, each, values = type(one), [frozenset({n}) for n in range(len(by))], [one.value for one in by]
+        sets = [self._values(found.grouping_set, [below], node) for found in one.grouping_sets]
+        return {
+            kinds.GROUP_TYPE_ROLLUP: rollup_sets(each),
+            kinds.GROUP_TYPE_CUBE: cube_sets(each),
+            kinds.GROUP_TYPE_GROUPING_SETS: [frozenset(values.index(value) for value in found) for found in sets],
+        }.get(one.group_type, [])
 
     def _group(self, expression: Any, below: Relation, node: int) -> Named:
         named = self._columns(expression, below, node)
         if len(named) != 1 or isinstance(named[0].value, Rest):
             raise NotUnderstood("a group by several columns at once")
         value = named[0].value
-        if not named[0].name and isinstance(value, Call) and value.function in TIME_WINDOWS:
-            return Named(value.function, value)
-        return named[0]
+        return named[0] if named[0].name else Named(window_name(value), value)
 
     def _join(self, one: Any) -> Relation:
         left, right = self.relation(one.left), self.relation(one.right)
@@ -265,9 +297,14 @@ class _Reader:
         return self._of_text(one.query, {})
 
     def _of_text(self, query: str, views: Mapping[str, Any]) -> Relation:
+        return self._text(views).query(query)
+
+    def _text(self, views: Mapping[str, Any] = MappingProxyType({})) -> SqlReader:
+        """A reader of text in which columns before may be named."""
         from tables.algebra.sql_plan import SqlReader
 
-        return SqlReader(self._build, {name: partial(self.relation, view) for name, view in views.items()}).query(query)
+        made = {name: partial(self.relation, view) for name, view in views.items()}
+        return SqlReader(self._build, made, aliases=self._aliases)
 
     def _columns(self, expression: Any, below: Relation, node: int) -> list[Named]:
         """The columns that an expression of a projection makes."""
@@ -287,7 +324,8 @@ class _Reader:
             return [Named(path[-1], value, under)]
         if kind == "expression_string":
             return self._text().columns(expression.expression_string.expression, below, node)
-        return [Named("", self._value(expression, [below], node))]
+        value = self._value(expression, [below], node)
+        return [Named(window_name(value), value)]
 
     def _value(self, expression: Any, below: Sequence[Relation], node: int) -> Expr:
         kind = expression.WhichOneof("expr_type")
@@ -301,9 +339,6 @@ class _Reader:
         return [self._value(one, below, node) for one in expressions]
 
     def _of_literal(self, one: Any, _: Sequence[Relation], __: int) -> Expr:
-        return self._literal(one)
-
-    def _literal(self, one: Any) -> Expr:
         kind = one.WhichOneof("literal_type")
         value = getattr(one, kind)
         if kind == "string":
@@ -323,15 +358,14 @@ class _Reader:
 
     def _of_unresolved_attribute(self, one: Any, below: Sequence[Relation], _: int) -> Expr:
         plan_id = one.plan_id if one.HasField("plan_id") else None
-        return self._build.column(SPARK.path(one.unparsed_identifier), below, plan_id)
+        path = SPARK.path(one.unparsed_identifier)
+        column = self._build.column(path, below, plan_id)
+        if isinstance(column, Missing) and plan_id is None and path[0].lower() in self._aliases:
+            return field_at(self._aliases[path[0].lower()], path[1:])
+        return column
 
     def _of_expression_string(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
         return self._text().value(one.expression, below, node)
-
-    def _text(self) -> SqlReader:
-        from tables.algebra.sql_plan import SqlReader
-
-        return SqlReader(self._build, {})
 
     def _of_unresolved_function(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
         name = one.function_name.lower()
@@ -359,7 +393,7 @@ class _Reader:
     def _of_cast(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
         value, kind = self._value(one.expr, below, node), one.type.WhichOneof("kind") or ""
         written = one.type_str.upper() if one.type_str.isalpha() else one.type_str
-        sql = written or _PLAIN_TYPES.get(kind, "")
+        sql = written or PLAIN_TYPES.get(kind, "")
         is_try = type(one).EvalMode.Name(one.eval_mode) == "EVAL_MODE_TRY"
         return Call("try_cast" if is_try else "cast", (value, Literal(sql or str(one.type), sql)))
 
@@ -375,7 +409,8 @@ class _Reader:
         partition = tuple(self._values(one.partition_spec, below, node))
         order = tuple(self._value(order.child, below, node) for order in one.order_spec)
         frames = type(one).WindowFrame.FrameType
-        is_by_rows = one.frame_spec.frame_type == frames.FRAME_TYPE_ROW and not _is_whole(one.frame_spec)
+        is_whole = one.frame_spec.lower.unbounded and one.frame_spec.upper.unbounded
+        is_by_rows = one.frame_spec.frame_type == frames.FRAME_TYPE_ROW and not is_whole
         return windowed(made, node, partition, order, is_by_rows=is_by_rows)
 
     def _of_sort_order(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
@@ -397,14 +432,3 @@ class _Reader:
         if one.python_udf.eval_type not in of_one_row:
             return Aggregate(node, one.function_name, values)
         return Opaque(self._build.node(), why, values)
-
-
-_PLAIN_TYPES = {
-    "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT",
-    "double": "DOUBLE", "string": "STRING", "binary": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP",
-}  # fmt: skip
-
-
-def _is_whole(frame: Any) -> bool:
-    """Whether a frame holds all rows of the partition."""
-    return bool(frame.lower.unbounded and frame.upper.unbounded)

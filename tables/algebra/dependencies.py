@@ -1,10 +1,10 @@
-"""Dependencies of rows: on which rows of inputs, by which values, and what identifies them."""
+"""Dependencies of rows: on which rows of inputs, and by which values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Mapping, Sequence
 
+from tables.algebra.keys import conjuncts, is_cut, is_equality, is_time_window, lifted
 from tables.algebra.relations import (
     Call,
     Column,
@@ -15,6 +15,7 @@ from tables.algebra.relations import (
     Join,
     Limit,
     Literal,
+    Lookup,
     Merged,
     Optional,
     Project,
@@ -23,13 +24,11 @@ from tables.algebra.relations import (
     Source,
     Union,
     Unknown,
-    field_of,
     mapped,
     parts,
     relations,
-    sources,
 )
-from tables.algebra.spark_functions import ROW, TIME_WINDOWS
+from tables.algebra.spark_functions import ROW
 
 ALL_ROWS = "a group of all rows"
 Scope = Mapping[int, Expr]
@@ -53,14 +52,17 @@ def scope_of(root: Relation, value: Expr) -> Scope:
                 return {}
             return scope_of(root.input, value)
         case Group():
-            by = [one.value for one in root.by] if root.is_plain else []
-            return scope_of(root.input, value) if _is_composed(value, by) else {}
+            return scope_of(root.input, value) if _is_composed(value, root.agreed) else {}
         case Distinct():
             return scope_of(root.input, value) if _is_composed(value, root.by) else {}
         case Join():
             return _of_join(root, value)
         case Union():
             return _of_union(root, value)
+        case Lookup():
+            return _of_lookup(root, value)
+        case Limit() if not is_cut(root):
+            return scope_of(root.input, value)
     return {}
 
 
@@ -70,15 +72,17 @@ def scope_values(root: Relation) -> list[tuple[Expr, ...]]:
     Each as it can stand in the result: a join's value may come from either side.
     """
     match root:
-        case Filter():
+        case Filter() | Limit():
             return scope_values(root.input)
+        case Lookup():
+            return scope_values(root.input) or [(outer,) for _, outer, _ in _correlated(root)]
         case Project():
             windows = root.windows
             if not windows:
                 return scope_values(root.input)
             return [(one,) for one in windows[0].partition if all(one in window.partition for window in windows)]
         case Group():
-            return [(one.value,) for one in root.by if not is_time_window(one.value)] if root.is_plain else []
+            return [(one,) for one in root.agreed if not is_time_window(one)]
         case Distinct():
             return [(one,) for one in root.by]
         case Join():
@@ -102,11 +106,18 @@ def several(root: Relation) -> str:
                 return f"a {one.kind}"
             case Distinct():
                 return "`distinct` or `dropDuplicates`"
-            case Limit():
+            case Lookup():
+                return "a subquery within an expression"
+            case Limit() if is_cut(one):
                 return f"`{one.what}`"
             case Unknown():
                 return one.why
     return ""
+
+
+def sources(root: Relation) -> list[Source]:
+    """The inputs that it reads, one for each mention."""
+    return [one for one in relations(root) if isinstance(one, Source)]
 
 
 def unknown_in(root: Relation) -> str:
@@ -118,148 +129,6 @@ def read_twice(root: Relation) -> str:
     """Returns an input that it reads more than once; empty: there is none."""
     names = [one.name for one in sources(root)]
     return next((name for name in names if names.count(name) > 1), "")
-
-
-def is_multiplied(root: Relation) -> bool:
-    """Whether several rows are made of one, so that what identifies that one does not identify these."""
-    if isinstance(root, Group | Distinct):
-        return False
-    own = isinstance(root, Project) and root.is_multiplied
-    return own or any(is_multiplied(one) for one in root.below)
-
-
-def keys(
-    root: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None = None
-) -> list[tuple[Expr, ...]]:
-    """Returns sets of values, each of them a key of the rows; none if no key is known, an empty one for a single row.
-
-    Args:
-        identities: input -> the columns that identify a row of it.
-        ignored: rows without this value count as one.
-    """
-    match root:
-        case Source():
-            columns = identities.get(root.name)
-            return [tuple(Column(root.name, c, root.mention) for c in columns)] if columns else []
-        case Filter() | Limit():
-            return keys(root.input, identities, ignored)
-        case Project() if root.is_multiplied:
-            return [(*key, place) for key in keys(root.input, identities) for place in root.places]
-        case Project():
-            return keys(root.input, identities, ignored)
-        case Group():
-            return [tuple(one.value for one in root.by)] if root.is_plain else []
-        case Distinct():
-            return [root.by]
-        case Join() if root.how in ("left_semi", "left_anti"):
-            return keys(root.left, identities, ignored)
-        case Join():
-            return _keys_of_join(root, keys(root.left, identities), keys(root.right, identities))
-        case Union() if root.kind == "union":
-            return _keys_of_union(root, identities, ignored)
-    return []
-
-
-def _keys_of_join(
-    join: Join, left: Sequence[tuple[Expr, ...]], right: Sequence[tuple[Expr, ...]]
-) -> list[tuple[Expr, ...]]:
-    # What the right row agrees in with the left one does not tell two of them apart.
-    to_left = {b: a for a, b in join.equal} if join.how in ("inner", "left_outer") else {}
-    return [
-        (*lifted(join, a, "left"), *(to_left.get(one) or lifted(join, [one], "right")[0] for one in b))
-        for a, b in product(left, right)
-    ]
-
-
-def _keys_of_union(
-    union: Union, identities: Mapping[str, Sequence[str]], ignored: Expr | None
-) -> list[tuple[Expr, ...]]:
-    """Returns keys made of a column that says from which relation a row is, and of a key of each."""
-    of_each: list[list[tuple[Expr, ...]]] = []
-    for one, own in zip(union.inputs, union.values, strict=True):
-        value = own[ignored.place] if isinstance(ignored, Merged) and ignored.node == union.node else None
-        inner = [()] if isinstance(value, Literal) and value.sql == "NULL" else keys(one, identities, value)
-        returned = [key for key in inner if all(part in own for part in key)]
-        of_each.append([tuple(Merged(union.node, own.index(part)) for part in key) for key in returned])
-    return [
-        (Merged(union.node, place), *(part for key in chosen for part in key))
-        for place, values in enumerate(zip(*union.values, strict=True))
-        if _all_differ(values)
-        for chosen in product(*of_each)
-    ]
-
-
-def _all_differ(values: Sequence[Expr]) -> bool:
-    """Whether these are different constants: texts or whole numbers."""
-    texts = [one.text for one in values if isinstance(one, Literal) and one.sql.startswith("'")]
-    numbers = [int(one.text) for one in values if isinstance(one, Literal) and one.sql.isdecimal()]
-    return len(values) in (len(set(texts)), len(set(numbers)))
-
-
-def missing_of_key(
-    values: Sequence[Expr], root: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr | None = None
-) -> list[str] | None:
-    """Returns the columns that these values lack to tell any two different rows apart.
-
-    Args:
-        identities: input -> the columns that identify a row of it.
-        ignored: rows without this value count as one.
-
-    Returns:
-        The fewest that are known by name, none where no names are known. None: they tell all rows apart.
-    """
-    whole = [] if root.is_open else [tuple(column.value for column in root.columns)]
-    lacking = [_lacking(key, values, root, identities) for key in [*keys(root, identities, ignored), *whole]]
-    if not all(lacking):
-        return None
-    names = [[root.name_of(one, field_of(one, "start")) for one in key] for key in lacking]
-    return min(([name for name in key if name] for key in names if None not in key), key=len, default=[])
-
-
-def _lacking(
-    key: Sequence[Expr], values: Sequence[Expr], root: Relation, identities: Mapping[str, Sequence[str]]
-) -> list[Expr]:
-    """Returns the values of a key that follow neither from the given ones nor from those before them."""
-    lacking: list[Expr] = []
-    for one in key:
-        if not determined([*values, *lacking], root, identities)(one):
-            lacking.append(one)
-    return lacking
-
-
-def determined(
-    values: Iterable[Expr], root: Relation, identities: Mapping[str, Sequence[str]]
-) -> Callable[[Expr], bool]:
-    """Whether rows that agree in these values agree in another one, too.
-
-    What identifies a row of an input determines its columns, what a group is of its aggregates, and the one side of an
-    equality the other.
-
-    Args:
-        identities: input -> the columns that identify a row of it.
-    """
-    known, rows = {*values}, set[int]()
-
-    def is_known(value: Expr) -> bool:
-        if isinstance(value, Call) and value.function in ROW:
-            return value in known or all(map(is_known, value.arguments))
-        if is_time_window(value):
-            return not known.isdisjoint((value, field_of(value, "start"), field_of(value, "end")))
-        return value in known or isinstance(value, Literal) or (isinstance(value, Column) and value.mention in rows)
-
-    size = -1
-    while size != len(known) + len(rows):
-        size = len(known) + len(rows)
-        for one in relations(root):
-            match one:
-                case Source(name=name, mention=mention):
-                    identity = [Column(name, column, mention) for column in identities.get(name, ())]
-                    rows |= {mention} if identity and all(map(is_known, identity)) else set()
-                case Group(is_plain=True) if all(is_known(by.value) for by in one.by):
-                    known |= {*one.computed}
-                case Join(how="inner" | "cross"):
-                    known |= {other for pair in one.equal for other in pair if any(map(is_known, pair))}
-    return is_known
 
 
 def lineage(root: Relation) -> dict[str, list[tuple[str, str]]]:
@@ -329,6 +198,44 @@ def _of_join(join: Join, value: Expr) -> Scope:
     return {**scope, **(scope_of(join.right, b) if is_of(b, join.right) else {})}
 
 
+def _of_lookup(lookup: Lookup, value: Expr) -> Scope:
+    """Returns the scope of a value of the row, by which the subquery finds the rows that it reads, too.
+
+    For a row with some value the subquery reads of the rows below a condition `inner = outer`, wherever that is in the
+    subquery, those alone whose `inner` is this row's `outer`.
+    """
+    scope = dict(scope_of(lookup.input, value))
+    for below, outer, inner in _correlated(lookup):
+        within = mapped(value, {outer: inner}.get)
+        if is_of(within, below):
+            scope = {**scope_of(below, within), **scope}
+    return scope
+
+
+def _correlated(lookup: Lookup) -> list[tuple[Relation, Expr, Expr]]:
+    """Relations in the subquery, with the value of the outer row that a value of their rows must equal."""
+    conditions = [one for one in relations(lookup.query) if isinstance(one, Filter) and not one.is_sort]
+    return [
+        (one.input, outer, inner)
+        for one in conditions
+        for outer, inner in equal_values(one.conditions, lookup.input, one.input)
+    ]
+
+
+def equal_values(conditions: Iterable[Expr], left: Relation, right: Relation) -> list[tuple[Expr, Expr]]:
+    """Returns pairs of values, of the left and of the right relation, that the conditions set equal."""
+    pairs = []
+    for one in conditions:
+        for condition in conjuncts(one):
+            if is_equality(condition):
+                a, b = condition.arguments
+                if is_of(a, left) and is_of(b, right):
+                    pairs.append((a, b))
+                elif is_of(b, left) and is_of(a, right):
+                    pairs.append((b, a))
+    return pairs
+
+
 def _simplified(join: Join, part: Expr) -> Expr | None:
     """The value in which both sides agree, for the first of both that is not null."""
     if not (isinstance(part, Call) and part.function in ("coalesce", "ifnull", "nvl") and len(part.arguments) == 2):
@@ -351,12 +258,6 @@ def either(join: Join, a: Expr, b: Expr) -> tuple[Expr, ...]:
     sides = {"inner": (a, b), "cross": (a, b), "right_outer": (b,), "full_outer": ()}.get(join.how, (a,))
     (left,), (right,) = lifted(join, [a], "left"), lifted(join, [b], "right")
     return (*sides, Call("coalesce", (left, right)), Call("coalesce", (right, left)))
-
-
-def lifted(join: Join, values: Iterable[Expr], side: str) -> list[Expr]:
-    """Values of a side as they are in rows of the join."""
-    optional = {"left": ("right_outer", "full_outer"), "right": ("left_outer", "full_outer")}[side]
-    return [Optional(join.node, value) if join.how in optional else value for value in values]
 
 
 def _of_union(union: Union, value: Expr) -> Scope:
@@ -388,8 +289,3 @@ def _is_composed(value: Expr, of: Sequence[Expr]) -> bool:
 
 def _unmentioned(value: Expr) -> Expr:
     return mapped(value, lambda part: Column(part.source, part.name) if isinstance(part, Column) else None)
-
-
-def is_time_window(value: Expr) -> bool:
-    """Whether it is a window of time, or a session."""
-    return isinstance(value, Call) and value.function in TIME_WINDOWS

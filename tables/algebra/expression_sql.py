@@ -8,6 +8,11 @@ from functools import lru_cache
 from infra.sql.names import SPARK
 from tables.algebra.relations import Call, Column, Expr, Literal, mapped, parts
 
+PLAIN_TYPES = {
+    "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT",
+    "double": "DOUBLE", "string": "STRING", "binary": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP",
+}  # fmt: skip
+"""Kind of a type in the client's plans -> its name in SQL."""
 _ROW = "row"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tables.algebra.dependencies import missing_of_key
+from tables.algebra.keys import is_cut, missing_of_key
 from tables.algebra.refusal import Identities, Refusal, Subject, refuses
 from tables.algebra.relations import (
     Aggregate,
@@ -133,7 +133,7 @@ def _window_without_a_total_order(one: Relation, identities: Identities) -> Iter
     )
 )
 def _limit_without_a_total_order(one: Relation, identities: Identities) -> Iterator[Mapping[str, str]]:
-    if isinstance(one, Limit):
+    if isinstance(one, Limit) and is_cut(one):
         below = one.input.input if isinstance(one.input, Limit) else one.input  # LIMIT and OFFSET
         order = _flat(below.conditions) if isinstance(below, Filter) and below.is_sort else []
         if one.what != "sample" and (columns := _missing(order, below, identities)):

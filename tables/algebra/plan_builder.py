@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from infra.sql.impure_functions import IMPURE
 from infra.sql.names import SPARK
-from tables.algebra.dependencies import is_of, lifted
+from tables.algebra.dependencies import equal_values
+from tables.algebra.keys import common_kind, conjuncts, lifted
 from tables.algebra.plan_mistakes import ELSEWHERE
 from tables.algebra.refusal import PlanMistake
 from tables.algebra.relations import (
@@ -23,6 +24,7 @@ from tables.algebra.relations import (
     Join,
     Limit,
     Literal,
+    Lookup,
     Merged,
     Missing,
     Named,
@@ -52,10 +54,13 @@ class PlanBuilder:
 
     Args:
         inputs: input -> its columns; None: not known.
+        kinds: input -> column -> its type, as `Column` has it, where that is known.
     """
 
-    def __init__(self, inputs: Mapping[str, Sequence[str] | None]) -> None:
-        self._inputs = inputs
+    def __init__(
+        self, inputs: Mapping[str, Sequence[str] | None], kinds: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
+        self._inputs, self._kinds = inputs, kinds or {}
         self._numbers = itertools.count(1)
 
     def node(self) -> int:
@@ -69,7 +74,9 @@ class PlanBuilder:
         mention, columns = self.node(), self._inputs[name]
         if columns is None:
             return Source(name=name, mention=mention, columns=(Named("", Rest(name, mention)),))
-        return Source(name=name, mention=mention, columns=tuple(Named(c, Column(name, c, mention)) for c in columns))
+        kinds = self._kinds.get(name, {})
+        named = [Named(column, Column(name, column, mention, kinds.get(column, ""))) for column in columns]
+        return Source(name=name, mention=mention, columns=tuple(named))
 
     def unknown(self, below: Iterable[Relation], why: str) -> Relation:
         """Rows of which nothing is known."""
@@ -85,13 +92,19 @@ class PlanBuilder:
 
     def filtered(self, below: Relation, conditions: Sequence[Expr], *, is_sort: bool = False) -> Relation:
         """The rows for which the conditions hold, or all of them sorted; what they say of a join the join knows."""
-        if isinstance(below, Join) and not is_sort:
-            below = _knowing(below, [one for condition in conditions for one in conjuncts(condition)])
+        if not is_sort:
+            below = _knowing(below, conditions)
         return Filter(input=below, conditions=tuple(conditions), is_sort=is_sort, columns=below.columns)
 
-    def limited(self, below: Relation, what: str) -> Relation:
-        """Some of the rows."""
-        return Limit(input=below, what=what, columns=below.columns)
+    def limited(self, below: Relation, what: str, rows: int | None = None) -> Relation:
+        """Some of the rows, so many at most."""
+        return Limit(input=below, what=what, rows=rows, columns=below.columns)
+
+    def looked_up(self, below: Relation, queries: Iterable[Relation]) -> Relation:
+        """The rows, for each of which subqueries find values."""
+        for query in queries:
+            below = Lookup(input=below, query=query, columns=below.columns)
+        return below
 
     def projected(self, below: Relation, columns: Iterable[Named]) -> Relation:
         """Columns computed of the rows; of all of them together, where one is an aggregate."""
@@ -130,13 +143,21 @@ class PlanBuilder:
         return self.projected(below, columns)
 
     def grouped(
-        self, below: Relation, by: Sequence[Named], columns: Iterable[Named], *, is_plain: bool = True
+        self,
+        below: Relation,
+        by: Sequence[Named],
+        columns: Iterable[Named],
+        sets: Sequence[frozenset[int]] = (),
     ) -> Relation:
-        """A row for each group; window functions and generators among its columns are of these rows."""
-        if not is_plain:
-            opaque = {one.value: Opaque(self.node(), "`rollup`, `cube`, `pivot` or grouping sets") for one in by}
-            columns = [replace(c, value=mapped(c.value, opaque.get)) for c in columns]
-        columns = tuple(columns)
+        """A row for each group; window functions and generators among its columns are of these rows.
+
+        Args:
+            sets: the places in `by` that each grouping goes by; empty: there is one, by all.
+        """
+        sets = tuple(sets) or (frozenset(range(len(by))),)
+        partly = [one.value for n, one in enumerate(by) if not all(n in places for places in sets)]
+        shown = {value: Opaque(self.node(), "`rollup`, `cube` or grouping sets") for value in partly}
+        columns = tuple(replace(c, value=mapped(c.value, shown.get)) for c in columns)
         below_parts = {part for column in below.columns for part in parts(column.value)}
         of_groups = [
             column
@@ -145,7 +166,14 @@ class PlanBuilder:
         ]
         own = tuple(column for column in columns if column not in of_groups)
         computed = tuple(column.value for column in own)
-        group = Group(input=below, by=tuple(by), computed=computed, columns=own, is_plain=is_plain)
+        group = Group(
+            input=below,
+            by=tuple(by),
+            shown=tuple(shown.get(one.value, one.value) for one in by),
+            sets=sets,
+            computed=computed,
+            columns=own,
+        )
         if not of_groups:
             return group
         return Project(input=group, computed=tuple(column.value for column in columns), columns=columns)
@@ -168,7 +196,7 @@ class PlanBuilder:
         conditions = tuple(one for condition in conditions for one in conjuncts(condition))
         shared = [(self.column([name], [left]), self.column([name], [right])) for name in using]
         join = Join(node=node, left=left, right=right, how=how, conditions=conditions, equal=(
-            *shared, *_equal(conditions, left, right)))  # fmt: skip
+            *shared, *equal_values(conditions, left, right)))  # fmt: skip
         merged = []
         for name, (a, b) in zip(using, shared, strict=True):
             value = {"right_outer": b, "full_outer": Call("coalesce", (Optional(node, a), Optional(node, b)))}
@@ -203,7 +231,10 @@ class PlanBuilder:
             if len(own) != len(names) or None in own:
                 return self.unknown(inputs, f"a {kind} of different columns")
             values.append(tuple(value for value in own if value is not None))
-        columns = tuple(Named(name, Merged(node, place)) for place, name in enumerate(names))
+        kinds = [common_kind(each) for each in zip(*values, strict=True)]
+        columns = tuple(
+            Named(name, Merged(node, n, kind)) for n, (name, kind) in enumerate(zip(names, kinds, strict=True))
+        )
         return Union(node=node, inputs=tuple(inputs), values=tuple(values), kind=kind, columns=columns)
 
     def column(self, path: Sequence[str], below: Sequence[Relation], plan_id: int | None = None) -> Expr:
@@ -262,6 +293,21 @@ def text(value: str) -> Literal:
     return Literal(value, SPARK.literal(value))
 
 
+def interval_of(number: str, unit: str) -> Literal:
+    """Returns a constant duration."""
+    return Literal(f"{number} {unit.lower()}", f"INTERVAL {SPARK.literal(number)} {unit}")
+
+
+def rollup_sets(each: Sequence[frozenset[int]]) -> list[frozenset[int]]:
+    """The places that the groupings of ROLLUP go by, the longest first."""
+    return [frozenset[int]().union(*each[:n]) for n in range(len(each), -1, -1)]
+
+
+def cube_sets(each: Sequence[frozenset[int]]) -> list[frozenset[int]]:
+    """The places that the groupings of CUBE go by."""
+    return [frozenset[int]().union(*some) for n in range(len(each) + 1) for some in itertools.combinations(each, n)]
+
+
 def extracted(value: Expr, key: Expr) -> Expr:
     """A field of a struct, or an element of an array or map."""
     if isinstance(key, Literal) and key.sql.startswith("'"):
@@ -269,13 +315,9 @@ def extracted(value: Expr, key: Expr) -> Expr:
     return Call("get", (value, key))
 
 
-def conjuncts(condition: Expr) -> Iterator[Expr]:
-    """The conditions that all hold where one does."""
-    if isinstance(condition, Call) and condition.function == "and":
-        for one in condition.arguments:
-            yield from conjuncts(one)
-    else:
-        yield condition
+def window_name(value: Expr) -> str:
+    """The name that Spark gives the column of a time window; empty: it is none."""
+    return value.function if isinstance(value, Call) and value.function in TIME_WINDOWS else ""
 
 
 def windowed(made: Expr, node: int, partition: tuple[Expr, ...], order: tuple[Expr, ...], *, is_by_rows: bool) -> Expr:
@@ -301,26 +343,15 @@ def starred(path: Sequence[str], below: Relation, builder: PlanBuilder) -> list[
     return [Named("", Rest("", builder.node()))]
 
 
-def _knowing(join: Join, conditions: Sequence[Expr]) -> Join:
-    """The join, and those below it, with what conditions on its rows set equal: `FROM a, b WHERE a.x = b.x`."""
-    if join.how not in ("inner", "cross"):
-        return join
-    sides = [_knowing(side, conditions) if isinstance(side, Join) else side for side in join.below]
-    equal = dict.fromkeys([*join.equal, *_equal(conditions, *join.below)])
-    return replace(join, left=sides[0], right=sides[1], equal=tuple(equal))
-
-
-def _equal(conditions: Iterable[Expr], left: Relation, right: Relation) -> list[tuple[Expr, Expr]]:
-    """Pairs of values of the left and of the right side that the conditions set equal."""
-    pairs = []
-    for one in conditions:
-        if isinstance(one, Call) and one.function in ("=", "==", "<=>", "equal_null"):
-            a, b = one.arguments
-            if is_of(a, left) and is_of(b, right):
-                pairs.append((a, b))
-            elif is_of(b, left) and is_of(a, right):
-                pairs.append((b, a))
-    return pairs
+def _knowing(root: Relation, conditions: Sequence[Expr]) -> Relation:
+    """Returns the joins with what conditions on their rows set equal: `FROM a, b WHERE a.x = b.x`."""
+    if isinstance(root, Lookup):
+        return replace(root, input=_knowing(root.input, conditions))
+    if not (isinstance(root, Join) and root.how in ("inner", "cross")):
+        return root
+    equal = dict.fromkeys([*root.equal, *equal_values(conditions, root.left, root.right)])
+    left, right = (_knowing(side, conditions) for side in root.below)
+    return replace(root, left=left, right=right, equal=tuple(equal))
 
 
 def _without(columns: Iterable[Named], names: Iterable[str]) -> list[Named]:

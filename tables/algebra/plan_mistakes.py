@@ -7,7 +7,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from infra.sql.impure_functions import is_impure
-from tables.algebra.dependencies import is_time_window, read_twice
+from tables.algebra.dependencies import read_twice
+from tables.algebra.keys import is_time_window
 from tables.algebra.order_rules import aggregates_of
 from tables.algebra.refusal import RULES, Identities, PlanMistake, Refusal, Subject, refuses
 from tables.algebra.relations import (

@@ -7,36 +7,44 @@ columns with equal expressions hold the same value. What the algebra cannot expr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any
 
 from infra.sql.names import SPARK
 from tables.algebra.refusal import PlanMistake
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a row of an input; `mention` tells apart the times that a function reads the same input."""
+class Expr:
+    """An expression; those under it are found from its fields."""
+
+
+@dataclass(frozen=True)
+class Column(Expr):
+    """A column of a row of an input.
+
+    Attributes:
+        mention: tells apart the times that a function reads the same input.
+        kind: its type, with a `?` if it can be null; empty: not known.
+    """
 
     source: str
     name: str
     mention: int = 0
+    kind: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
-class Literal:
-    """A constant.
-
-    Attributes:
-        text: its value as text.
-        sql: how Spark SQL writes it; empty: it cannot be written.
-    """
+class Literal(Expr):
+    """A constant: its value as text, and how Spark SQL writes it; empty: it cannot be written."""
 
     text: str
     sql: str
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(Expr):
     """A function or an operator of Spark over values of one row, its name in small letters."""
 
     function: str
@@ -44,7 +52,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class Aggregate(Expr):
     """A value that the group `node` makes of its rows."""
 
     node: int
@@ -55,7 +63,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
-class Windowed:
+class Windowed(Expr):
     """A value that a window function (`.over(...)`) makes of its partition; `is_by_rows`: of so many rows of it."""
 
     node: int
@@ -67,7 +75,7 @@ class Windowed:
 
 
 @dataclass(frozen=True)
-class Generated:
+class Generated(Expr):
     """A value of one of the rows that a generator, such as `explode`, makes of one."""
 
     node: int
@@ -76,7 +84,7 @@ class Generated:
 
 
 @dataclass(frozen=True)
-class Optional:
+class Optional(Expr):
     """A value of the side of the outer join `node` that can lack a match; null without one."""
 
     node: int
@@ -84,15 +92,16 @@ class Optional:
 
 
 @dataclass(frozen=True)
-class Merged:
-    """The column of a union at this place."""
+class Merged(Expr):
+    """The column of a union at this place; `kind` as of `Column`."""
 
     node: int
     place: int
+    kind: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
-class Opaque:
+class Opaque(Expr):
     """A value of which nothing is known, and why."""
 
     node: int
@@ -101,7 +110,7 @@ class Opaque:
 
 
 @dataclass(frozen=True)
-class Missing:
+class Missing(Expr):
     """A name that no column below has; `columns` are those that there are."""
 
     name: str
@@ -109,16 +118,13 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class Rest:
+class Rest(Expr):
     """The columns of an input whose names are not known before Spark runs, those `without` left out."""
 
     source: str
     mention: int
     nodes: tuple[int, ...] = ()
     without: frozenset[str] = frozenset()
-
-
-Expr = Column | Literal | Call | Aggregate | Windowed | Generated | Optional | Merged | Opaque | Missing | Rest
 
 
 @dataclass(frozen=True)
@@ -145,12 +151,12 @@ class Relation:
     @property
     def below(self) -> tuple[Relation, ...]:
         """The relations that it is made from."""
-        return ()
+        return tuple(one for one in _children(self) if isinstance(one, Relation))
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
         """The expressions that it computes, conditions included."""
-        return ()
+        return tuple(one for one in _children(self) if isinstance(one, Expr))
 
     @property
     def is_open(self) -> bool:
@@ -175,9 +181,9 @@ class Relation:
         head, *rest = [part.lower() for part in path]
         by_alias = [c for c in self.columns if rest and c.under.lower() == head]
         if by_alias and (found := _one(by_alias, path[1])) is not None:
-            return _field(found, path[2:])
+            return field_at(found, path[2:])
         found = _one(self.columns, path[0])
-        return None if found is None else _field(found, path[1:])
+        return None if found is None else field_at(found, path[1:])
 
     def name_of(self, *wanted: Expr) -> str | None:
         """The first column that holds one of these values."""
@@ -200,10 +206,6 @@ class OfOne(Relation):
 
     input: Relation
 
-    @property
-    def below(self) -> tuple[Relation, ...]:
-        return (self.input,)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Filter(OfOne):
@@ -212,20 +214,12 @@ class Filter(OfOne):
     conditions: tuple[Expr, ...]
     is_sort: bool = False
 
-    @property
-    def expressions(self) -> tuple[Expr, ...]:
-        return self.conditions
-
 
 @dataclass(frozen=True, kw_only=True)
 class Project(OfOne):
     """Columns computed of each row, and of its neighbours by window functions; generators make several rows of one."""
 
     computed: tuple[Expr, ...]
-
-    @property
-    def expressions(self) -> tuple[Expr, ...]:
-        return self.computed
 
     @property
     def windows(self) -> list[Windowed]:
@@ -259,16 +253,32 @@ class Group(OfOne):
     """One row for each group; `by` has the values that the rows of a group agree in.
 
     Attributes:
-        is_plain: neither `rollup`, `cube`, `pivot` nor grouping sets, whose rows are of several groupings.
+        shown: the values of `by` as its rows have them: another one where some groups do not go by it.
+        sets: the places in `by` that each grouping goes by: several for `rollup`, `cube` and grouping sets.
     """
 
     by: tuple[Named, ...]
+    shown: tuple[Expr, ...]
+    sets: tuple[frozenset[int], ...]
     computed: tuple[Expr, ...]
-    is_plain: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.shown) != len(self.by) or not self.sets:
+            raise ValueError("a group whose rows do not show what it goes by")
 
     @property
-    def expressions(self) -> tuple[Expr, ...]:
-        return (*(one.value for one in self.by), *self.computed)
+    def is_plain(self) -> bool:
+        """Whether all its rows go by all of `by`."""
+        return self.sets == (frozenset(range(len(self.by))),)
+
+    @property
+    def agreed(self) -> list[Expr]:
+        """The values in which the rows of each group agree, whatever else it goes by."""
+        return [one.value for one, shown in zip(self.by, self.shown, strict=True) if one.value == shown]
+
+
+JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti", "cross")
+"""Kinds of joins, as Spark's plans write them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,8 +286,7 @@ class Join(Relation):
     """Pairs of rows of which the conditions hold.
 
     Attributes:
-        how: as Spark's plans write it: `inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`,
-            `cross`.
+        how: one of `JOINS`.
         equal: values, left and right, in which the rows of a pair agree.
     """
 
@@ -288,13 +297,9 @@ class Join(Relation):
     equal: tuple[tuple[Expr, Expr], ...]
     conditions: tuple[Expr, ...]
 
-    @property
-    def below(self) -> tuple[Relation, ...]:
-        return (self.left, self.right)
-
-    @property
-    def expressions(self) -> tuple[Expr, ...]:
-        return self.conditions
+    def __post_init__(self) -> None:
+        if self.how not in JOINS:
+            raise ValueError(f"a join {self.how!r}; there are {', '.join(JOINS)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,9 +311,9 @@ class Union(Relation):
     values: tuple[tuple[Expr, ...], ...]
     kind: str
 
-    @property
-    def below(self) -> tuple[Relation, ...]:
-        return self.inputs
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.inputs) or any(len(own) != len(self.columns) for own in self.values):
+            raise ValueError(f"a {self.kind} of inputs with different columns")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,9 +325,20 @@ class Distinct(OfOne):
 
 @dataclass(frozen=True, kw_only=True)
 class Limit(OfOne):
-    """Some of the rows, by their order or by chance: `limit`, `offset`, `tail`, `sample`."""
+    """Some of the rows, by order or chance: `limit`, `offset`, `tail`, `sample`; `rows` at most, if that is known."""
 
     what: str
+    rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup(OfOne):
+    """Each row once, for which a subquery within an expression finds a value among the rows of `query`.
+
+    Expressions of `query` may name columns of the row.
+    """
+
+    query: Relation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,21 +353,12 @@ class Unknown(Relation):
     why: str
     mistake: PlanMistake | None = None
 
-    @property
-    def below(self) -> tuple[Relation, ...]:
-        return self.inputs
-
 
 def relations(root: Relation) -> Iterator[Relation]:
     """A relation and all below it, the inputs first."""
     for one in root.below:
         yield from relations(one)
     yield root
-
-
-def sources(root: Relation) -> list[Source]:
-    """The inputs that it reads, one for each mention."""
-    return [one for one in relations(root) if isinstance(one, Source)]
 
 
 def parts(value: Expr) -> Iterator[Expr]:
@@ -363,14 +370,27 @@ def parts(value: Expr) -> Iterator[Expr]:
 
 def arguments(value: Expr) -> tuple[Expr, ...]:
     """The expressions right under one."""
-    match value:
-        case Windowed():
-            return (*value.arguments, *value.partition, *value.order)
-        case Call() | Aggregate() | Generated() | Opaque():
-            return value.arguments
-        case Optional():
-            return (value.value,)
-    return ()
+    return tuple(one for one in _children(value) if isinstance(one, Expr))
+
+
+def _children(node: Expr | Relation) -> Iterator[object]:
+    """The expressions and relations in the fields of a node; the columns of a relation are those that it has."""
+    kind: Any = type(node)
+    for name in _fields(kind):
+        yield from _flat(getattr(node, name))
+
+
+@cache
+def _fields(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind) if one.name != "columns")
+
+
+def _flat(content: object) -> Iterator[object]:
+    if isinstance(content, tuple):
+        for one in content:
+            yield from _flat(one)
+    else:
+        yield content.value if isinstance(content, Named) else content
 
 
 def mapped(value: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
@@ -391,9 +411,11 @@ def field_of(value: Expr, name: str) -> Expr:
     return Call("field", (value, Literal(name, SPARK.name(name))))
 
 
-def interval_of(number: str, unit: str) -> Literal:
-    """Returns a constant duration."""
-    return Literal(f"{number} {unit.lower()}", f"INTERVAL {SPARK.literal(number)} {unit}")
+def field_at(value: Expr, path: Sequence[str]) -> Expr:
+    """Returns what the names of fields lead to in a struct."""
+    for name in path:
+        value = _member(value, name) or field_of(value, name)
+    return value
 
 
 def _one(columns: Sequence[Named], name: str) -> Expr | None:
@@ -409,12 +431,6 @@ def _hidden(rest: Rest, name: str) -> Expr:
     value: Expr = Column(rest.source, name, rest.mention)
     for node in rest.nodes:
         value = Optional(node, value)
-    return value
-
-
-def _field(value: Expr, path: Sequence[str]) -> Expr:
-    for name in path:
-        value = _member(value, name) or field_of(value, name)
     return value
 
 

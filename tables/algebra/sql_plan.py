@@ -4,34 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 
 from infra.sql.impure_functions import BARE
-from tables.algebra.plan_builder import NotUnderstood, PlanBuilder, extracted, starred, struct_of, text, windowed
+from tables.algebra.plan_builder import (
+    NotUnderstood,
+    PlanBuilder,
+    extracted,
+    interval_of,
+    starred,
+    struct_of,
+    text,
+    window_name,
+    windowed,
+)
 from tables.algebra.plan_mistakes import ELSEWHERE
-from tables.algebra.relations import Aggregate, Call, Expr, Literal, Missing, Named, Relation, field_of, interval_of
+from tables.algebra.relations import (
+    Aggregate,
+    Call,
+    Column,
+    Expr,
+    Limit,
+    Literal,
+    Merged,
+    Missing,
+    Named,
+    Opaque,
+    Relation,
+    field_at,
+    field_of,
+    parts,
+    relations,
+)
 from tables.algebra.spark_functions import TIME_WINDOWS
+from tables.algebra.sql_syntax import all_of_rows, groupings, parsed, require_read
 
 View = Callable[[], Relation]
-
-
-_WITH_SYNTAX = frozenset({"CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "OVERLAY", "SUBSTRING"})
-"""Functions whose arguments are not separated by commas alone."""
-
-
-class _Dialect(Spark):
-    """Spark's dialect, in which functions keep the names that are written."""
-
-    class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
-        FUNCTIONS: ClassVar[dict[str, Any]] = {}
-        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
-        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: parser for name, parser in Spark.Parser.FUNCTION_PARSERS.items() if name in _WITH_SYNTAX
-        }
 
 
 _OPERATORS: dict[type[exp.Expr], str] = {
@@ -53,37 +62,64 @@ class SqlReader:
     Args:
         views: name of a relation that the text may read -> what makes it, anew at each mention.
         variables: of lambda functions around it.
+        aliases: names of columns before the one that is read, in small letters.
+        outer: the relations of the queries that this one is a subquery of, the nearest first.
     """
 
-    def __init__(self, builder: PlanBuilder, views: Mapping[str, View], variables: Collection[str] = ()) -> None:
-        self._build, self._variables = builder, variables
+    def __init__(
+        self,
+        builder: PlanBuilder,
+        views: Mapping[str, View],
+        variables: Collection[str] = (),
+        aliases: Mapping[str, Expr] | None = None,
+        outer: Sequence[Sequence[Relation]] = (),
+    ) -> None:
+        self._build, self._variables, self._outer = builder, variables, outer
         self._views = {name.lower(): view for name, view in views.items()}
-        self._aliases: dict[str, Expr] = {}
+        self._aliases = {**(aliases or {})}
+        self._queries: list[Relation] = []
+        """Those of subqueries within the expressions that were read last."""
 
     def query(self, written: str) -> Relation:
         """The rows of a query."""
-        return self._query(_parsed(written))
+        return self._query(parsed(written))
 
     def value(self, written: str, below: Sequence[Relation], node: int) -> Expr:
         """The value of an expression."""
-        return self._value(_parsed(written), below, node)
+        value = self._value(parsed(written), below, node)
+        self._require_no_query()
+        return value
 
     def columns(self, written: str, below: Relation, node: int) -> list[Named]:
         """The columns that one expression of a projection makes."""
-        return self._columns(_parsed(written), below, node)
+        columns = self._columns(parsed(written), below, node)
+        self._require_no_query()
+        return columns
+
+    def _require_no_query(self) -> None:
+        """Refuse subqueries within expressions of which no relation knows."""
+        if self._queries:
+            raise NotUnderstood("a subquery within an expression of SQL text")
+
+    def _found(self, below: Relation) -> Relation:
+        """The rows with what the subqueries find that were read since."""
+        rows = self._build.looked_up(below, self._queries)
+        self._queries.clear()
+        return rows
 
     def _query(self, one: exp.Expr) -> Relation:
-        _require_read(one)
+        require_read(one)
         if isinstance(one, exp.Subquery):
             return self._aliased(self._tail(self._query(one.this), one), one)
         within = self._with(one)
         if isinstance(one, exp.SetOperation):
             kind = {"Union": "union", "Except": "except", "Intersect": "intersect"}[type(one).__name__]
             inputs = [within._query(side) for side in (one.left, one.right)]
-            return within._tail(self._build.united(inputs, kind, by_name=bool(one.args.get("by_name"))), one)
+            rows = self._build.united(inputs, kind, by_name=bool(one.args.get("by_name")))
+            return within._tail(self._build.distinct(rows) if one.args.get("distinct") else rows, one)
         if not isinstance(one, exp.Select):
             raise NotUnderstood(f"SQL text that is no SELECT ({type(one).__name__})")
-        return SqlReader(self._build, within._views)._select(one)
+        return SqlReader(self._build, within._views, outer=self._outer)._select(one)
 
     def _with(self, one: exp.Expr) -> SqlReader:
         """A reader that knows the relations that WITH names, too."""
@@ -96,7 +132,7 @@ class SqlReader:
         for cte in clause.expressions:
             columns = [column.name for column in cte.args["alias"].columns]
             view = _later(reader, cte.this, columns)
-            reader = SqlReader(self._build, {**reader._views, cte.alias: view})
+            reader = SqlReader(self._build, {**reader._views, cte.alias: view}, outer=self._outer)
         return reader
 
     def renamed(self, query: exp.Expr, columns: Sequence[str]) -> Relation:
@@ -112,40 +148,87 @@ class SqlReader:
         for join in one.args.get("joins") or ():
             rows = self._join(rows, join)
         if where := one.args.get("where"):
-            rows = self._build.filtered(rows, [self._value(where.this, [rows], self._build.node())])
+            conditions = self._conditions(where.this, rows)
+            rows = self._build.filtered(self._found(rows), conditions)
         group, having, below, node = one.args.get("group"), one.args.get("having"), rows, self._build.node()
+        if group is not None:
+            require_read(group)
+        terms, sets = ([], []) if group is None else groupings(group)
+        windows = {value.function: value for term in terms if isinstance(term, exp.Anonymous) and term.name.lower() in
+                   TIME_WINDOWS and isinstance(value := self._value(term, [below], node), Call)}  # fmt: skip
         columns: list[Named] = []
         for expression in one.expressions:  # each may name those before it
+            self._aliases = {**windows, **{column.name.lower(): column.value for column in columns if column.name}}
             columns += self._columns(expression, below, node)
-            self._aliases = {column.name.lower(): column.value for column in columns if column.name}
+        self._aliases = {column.name.lower(): column.value for column in columns if column.name}
         if group is not None or having is not None:
-            by = [] if group is None else [self._by(e, columns, below, node) for e in group.expressions]
-            is_plain = group is None or not any(group.args.get(kind) for kind in _MANY_GROUPINGS)
-            rows = self._build.grouped(below, by, columns, is_plain=is_plain)
+            by = [self._by(term, columns, below, node) for term in terms]
+            if group is not None and group.args.get("all"):
+                by = all_of_rows(columns)
+            rows = self._build.grouped(self._found(below), by, columns, sets)
         else:
-            rows = self._build.projected(below, columns)
+            rows = self._build.projected(self._found(below), columns)
         if having is not None:
-            rows = self._build.filtered(rows, [self._value(having.this, [below], node)])
+            condition = self._value(having.this, [below], node)
+            rows = self._build.filtered(self._found(rows), [condition])
         if one.args.get("distinct"):
             rows = self._build.distinct(rows)
         return self._tail(rows, one)
+
+    def _conditions(self, one: exp.Expr, rows: Relation) -> list[Expr]:
+        """The conditions of WHERE, those of a row that a subquery has (`x IN (SELECT ...)`) as what it finds for it."""
+        found = []
+        for part in one.flatten() if isinstance(one, exp.And) else [one]:
+            node, condition = self._build.node(), part.unnest()
+            if isinstance(condition, exp.And):
+                found += self._conditions(condition, rows)
+            elif isinstance(condition, exp.In) and condition.args.get("query"):
+                found.append(self._member(condition, [rows], node, is_required=True))
+            else:
+                found.append(self._value(condition, [rows], node))
+        return found
+
+    def _member(self, one: exp.In, below: Sequence[Relation], node: int, *, is_required: bool) -> Expr:
+        """Whether the rows of a subquery have a value.
+
+        Args:
+            is_required: only rows for which it is true matter. It is then true of the rows of the subquery that are
+                equal; else null values of others matter, too.
+        """
+        values = self._values(one.this.expressions if isinstance(one.this, exp.Tuple) else [one.this], below, node)
+        rows = self._subquery(one.args["query"], below)
+        if is_required and rows.is_counted and len(rows.columns) == len(values):
+            equal = [Call("==", (c.value, value)) for c, value in zip(rows.columns, values, strict=True)]
+            rows = self._build.filtered(rows, equal)
+        return self._looked_up(rows, values)
+
+    def _subquery(self, one: exp.Expr, below: Sequence[Relation]) -> Relation:
+        return SqlReader(self._build, self._views, outer=(below, *self._outer))._query(one)
+
+    def _looked_up(self, rows: Relation, values: Iterable[Expr] = ()) -> Expr:
+        """Returns the value that a subquery finds, known only by where it is from."""
+        self._queries.append(rows)
+        made_of = [part for value in values for part in parts(value) if isinstance(part, Column | Merged)]
+        return Opaque(self._build.node(), "a subquery within an expression", tuple(dict.fromkeys(made_of)))
 
     def _by(self, one: exp.Expr, columns: Sequence[Named], below: Relation, node: int) -> Named:
         """The expression of a term of GROUP BY or ORDER BY, which may be a place in the result."""
         if isinstance(one, exp.Literal) and not one.is_string and 0 < int(one.name) <= len(columns):
             return columns[int(one.name) - 1]
         value = self._value(one, [below], node)
-        is_window = isinstance(value, Call) and value.function in TIME_WINDOWS
-        return Named(value.function if isinstance(value, Call) and is_window else one.alias_or_name, value)
+        return Named(window_name(value) or one.alias_or_name, value)
 
     def _tail(self, rows: Relation, one: exp.Expr) -> Relation:
         """The end of a query: alias, ORDER BY, LIMIT."""
         if order := one.args.get("order") or one.args.get("sort"):
             values = [self._by(term.this, rows.columns, rows, self._build.node()).value for term in order.expressions]
             rows = self._build.filtered(rows, values, is_sort=True)
-        for what in ("limit", "offset"):
-            if one.args.get(what):
-                rows = self._build.limited(rows, what)
+        self._require_no_query()
+        for what in ("offset", "limit"):
+            if clause := one.args.get(what):
+                most = clause.args.get("expression")
+                is_number = isinstance(most, exp.Literal) and not most.is_string and most.name.isdecimal()
+                rows = self._build.limited(rows, what, int(most.name) if what == "limit" and is_number else None)
         return rows
 
     def _aliased(self, rows: Relation, one: exp.Expr) -> Relation:
@@ -166,7 +249,7 @@ class SqlReader:
             return self._query(one)
         if not isinstance(one, exp.Table):
             raise NotUnderstood(f"{type(one).__name__.upper()} after FROM in SQL text")
-        _require_read(one)
+        require_read(one)
         if not isinstance(one.this, exp.Identifier):
             raise NotUnderstood("a function after FROM in SQL text")
         name = ".".join(part.name for part in one.parts)
@@ -179,7 +262,7 @@ class SqlReader:
         return rows
 
     def _join(self, left: Relation, join: exp.Join) -> Relation:
-        _require_read(join)
+        require_read(join)
         right = self._from(join.this)
         kind, side = (join.kind or "").upper(), (join.side or "").upper()
         if join.method and join.method.upper() == "NATURAL":
@@ -189,6 +272,7 @@ class SqlReader:
             raise NotUnderstood(f"{side} {kind} JOIN in SQL text")
         on = join.args.get("on")
         conditions = [] if on is None else [self._value(on, [left, right], self._build.node())]
+        self._require_no_query()
         return self._build.joined(left, right, how, conditions, [one.name for one in join.args.get("using") or ()])
 
     def _columns(self, one: exp.Expr, below: Relation, node: int) -> list[Named]:
@@ -201,7 +285,7 @@ class SqlReader:
             raise NotUnderstood("several names of one expression in SQL text")
         value = self._value(one, [below], node)
         under = next((c.under for c in below.columns if c.value == value and c.name), "")
-        return [Named(one.alias or (one.name if isinstance(one, exp.Column) else ""), value, under)]
+        return [Named(one.alias or (one.name if isinstance(one, exp.Column) else window_name(value)), value, under)]
 
     def _values(self, expressions: Iterable[exp.Expr], below: Sequence[Relation], node: int) -> list[Expr]:
         return [self._value(one, below, node) for one in expressions]
@@ -243,8 +327,12 @@ class SqlReader:
                 return self._filtered(one, below, node)
             case exp.WithinGroup():
                 return self._in_order(one, below, node)
-            case exp.IgnoreNulls() | exp.RespectNulls():
+            case exp.RespectNulls():
                 return self._value(one.this, below, node)
+            case exp.IgnoreNulls(this=exp.Anonymous() as function):
+                return self._call(function.name, [*function.expressions, exp.true()], below, node)
+            case exp.Anonymous(expressions=[exp.IgnoreNulls() as first, *rest]):
+                return self._call(one.name, [first.this, *rest, exp.true()], below, node)
             case exp.Anonymous():
                 return self._call(one.name, one.expressions, below, node)
             case exp.Trim():
@@ -258,10 +346,22 @@ class SqlReader:
                 if not isinstance(one.expression, exp.Null):
                     raise NotUnderstood("IS in SQL text")
                 return Call("isnull", (self._value(one.this, below, node),))
-            case exp.Subquery() | exp.Exists() | exp.In() | exp.Select():
-                raise NotUnderstood("a subquery within an expression of SQL text")
-        # `safe` says how the dialect divides and joins texts, not how this text does.
-        if type(one) not in _OPERATORS or any(part is True for name, part in one.args.items() if name != "safe"):
+            case exp.In() | exp.Exists() | exp.Subquery() | exp.Select():
+                return self._of_query(one, below, node)
+        return self._of_operator(one, below, node)
+
+    def _of_query(self, one: exp.Expr, below: Sequence[Relation], node: int) -> Expr:
+        if isinstance(one, exp.In):
+            return self._member(one, below, node, is_required=False)
+        rows = self._subquery(one.this if isinstance(one, exp.Exists) else one, below)
+        if not isinstance(one, exp.Exists):
+            return self._looked_up(rows, [column.value for column in rows.columns])
+        return self._looked_up(rows.input if isinstance(rows, Limit) and rows.rows else rows)
+
+    def _of_operator(self, one: exp.Expr, below: Sequence[Relation], node: int) -> Expr:
+        if type(one) not in _OPERATORS or any(
+            mark is True for name, mark in one.args.items() if name not in _OF_DIALECT
+        ):
             raise NotUnderstood(f"{type(one).__name__.upper()} in SQL text")
         inner = [value for value in one.args.values() for value in (value if isinstance(value, list) else [value])]
         values = [self._value(v, below, node) for v in inner if isinstance(v, exp.Expr) and not isinstance(
@@ -317,30 +417,24 @@ class SqlReader:
         path = [part.name for part in one.parts] if isinstance(one, exp.Column) else [one.name]
         if path[0].lower() in self._variables:
             return Literal(f"the variable {'.'.join(path)}", "")
-        column = self._build.column(path, below)
-        if not isinstance(column, Missing) or len(path) > 1:
+        column, name = self._build.column(path, below), path[0].lower()
+        if self._outer and any(one.is_open for one in below):
+            raise NotUnderstood("a subquery over columns that are not known")
+        held = (c for root in below for one in relations(root) for c in one.columns)
+        is_inner = not self._outer or len(path) == 1 or any(name in (c.name.lower(), c.under.lower()) for c in held)
+        if is_inner and not isinstance(column, Missing):
             return column
-        name = path[0].lower()
-        return self._aliases.get(name, Call(name) if name in BARE else column)
+        of_outer = (self._build.column(path, rows) for rows in self._outer)
+        found = [one for one in of_outer if not isinstance(one, Missing)][:1]
+        if name in self._aliases:
+            found.append(field_at(self._aliases[name], path[1:]))
+        if len(found) > 1:
+            raise NotUnderstood(f"a name that a column and an outer query have ({'.'.join(path)})")
+        return found[0] if found else Call(name) if name in BARE and len(path) == 1 else column
 
 
-_MANY_GROUPINGS = ("rollup", "cube", "grouping_sets", "all", "totals")
-_TAIL = {"with_", "with", "order", "sort", "limit", "offset"}
-_READ: dict[type[exp.Expr], set[str]] = {
-    exp.Select: {*_TAIL, "from_", "from", "joins", "where", "group", "having", "distinct", "expressions", "hint"},
-    exp.SetOperation: {*_TAIL, "this", "expression", "distinct", "by_name"},
-    exp.Subquery: {*_TAIL, "this", "alias"},
-    exp.Table: {"this", "db", "catalog", "alias", "joins"},
-    exp.Join: {"this", "side", "kind", "method", "on", "using", "hint"},
-}
-"""The parts of what makes rows that are read."""
-
-
-def _require_read(one: exp.Expr) -> None:
-    """Refuse rows of whose text a part is not read, which would be taken for those of the rest."""
-    for kind, read in _READ.items():
-        if isinstance(one, kind) and (unread := sorted({name for name, part in one.args.items() if part} - read)):
-            raise NotUnderstood(f"{unread[0].strip('_').upper()} in SQL text")
+_OF_DIALECT = {"safe", "typed"}
+"""Marks of a dialect, not of what is written: whether `/` is safe, and goes by types."""
 
 
 def _later(reader: SqlReader, query: exp.Expr, columns: Sequence[str]) -> View:
@@ -351,10 +445,3 @@ def _interval(one: exp.Interval) -> Expr:
     if one.this is None or one.unit is None or not one.this.is_string or not one.this.name.strip().isdigit():
         raise NotUnderstood("an INTERVAL in SQL text")
     return interval_of(one.this.name.strip(), one.unit.name)
-
-
-def _parsed(written: str) -> exp.Expr:
-    try:
-        return sqlglot.parse_one(written, read=_Dialect)
-    except sqlglot.errors.SqlglotError as error:
-        raise NotUnderstood(f"SQL text that cannot be parsed ({str(error).splitlines()[0][:60]})") from error

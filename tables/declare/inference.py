@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,8 @@ from infra.duration import parse_duration
 from infra.errors import BadDeclaration, Unproved
 from tables.algebra.connect_plan import read_function
 from tables.algebra.dependencies import (
-    ALL_ROWS,
     by_source,
-    is_multiplied,
     lineage,
-    missing_of_key,
     read_twice,
     scope_of,
     scope_values,
@@ -31,6 +28,7 @@ from tables.algebra.dependencies import (
     unknown_in,
 )
 from tables.algebra.expression_sql import sql_of
+from tables.algebra.keys import determined, is_exact, is_time_window, keys, kind_of, missing_of_key
 from tables.algebra.mistake_list import require_none
 from tables.algebra.plan_mistakes import find_mistakes
 from tables.algebra.refusal import PlanMistake
@@ -43,12 +41,14 @@ from tables.algebra.relations import (
     Group,
     Join,
     Limit,
+    Lookup,
     Project,
     Relation,
     Union,
+    parts,
+    relations,
 )
 from tables.algebra.relations import Source as Input
-from tables.algebra.spark_functions import TIME_WINDOWS
 from tables.algebra.times import TimeFacts, times_of, window_start
 from tables.declare.declaration_files import DeclarationFile
 from tables.declare.refusals.refused_keys import KEY_OF_ONE_ROW, MISSING, OTHER_COLUMN, OTHER_GROUPS, OTHER_SCOPE
@@ -76,6 +76,7 @@ class Inference:
         scopes: column of the result that `recompute_by` may name -> input -> the expression of its rows that has the
             value; None: not known.
         columns: those of the result, in order; None: not all are known.
+        kinds: column of the result -> its type, with a `?` if it can be null, where that is known.
         lineage: column of the result -> the columns of inputs that its value is made of, `input.column`.
         several: how a row can depend on several rows of an input; empty: it does not.
         groups: the columns that the function groups by, all of which it returns.
@@ -88,6 +89,7 @@ class Inference:
     reasons: Mapping[str, str] = field(default_factory=dict)
     scopes: Mapping[str, Mapping[str, str]] | None = None
     columns: Sequence[str] | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
     several: str = ""
     groups: Sequence[str] = ()
@@ -176,7 +178,7 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
         columns: the same -> the columns of that input; None: not known.
     """
     try:
-        root = read_function(draft.derive, columns)
+        root = read_function(draft.derive, columns, {name: _kinds(source) for name, source in sources.items()})
     except BadDeclaration as fault:
         # A function that cannot be read may make a row of several.
         return Inference(reasons=dict.fromkeys(("primary_key", "recompute_by"), fault.message), several=UNREAD)
@@ -206,7 +208,10 @@ def kept(
 
 
 def _digest(file: DeclarationFile, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> str:
-    facts = [[name, type(s).__name__, s.event_time, _identity(s), columns[name]] for name, s in sources.items()]
+    facts = [
+        [name, type(s).__name__, s.event_time, _identity(s), columns[name], dict(_kinds(s))]
+        for name, s in sources.items()
+    ]
     given = repr([file.draft.given.get(name) for name in ("primary_key", "sequence_by", "tolerances")])
     return hashlib.sha256("\n".join([_own_code(), json.dumps(facts), given, *file.code.lines]).encode()).hexdigest()
 
@@ -220,6 +225,14 @@ def _own_code() -> str:
 def _identity(source: Source) -> tuple[str, ...]:
     """The columns that identify a row."""
     return source.same_record if isinstance(source, Topic) else tuple(source.primary_key)
+
+
+def _kinds(source: Source) -> Mapping[str, str]:
+    """The types of its columns, with a `?` of those that can be null, as all of a compacted topic but its key."""
+    if isinstance(source, Table):
+        return source.kinds
+    return {name: kind.text.removesuffix("?") + "?" * (kind.nullable or source.compacted)
+            for name, kind in source.columns.items()}  # fmt: skip
 
 
 class _Inferring:
@@ -236,7 +249,7 @@ class _Inferring:
         never_closes = bool(read_twice(root)) or any(isinstance(source, Table) for source in self.sources.values())
         times = TimeFacts({}) if unknown_in(root) else times_of(root, self._is_event_time, never_closes=never_closes)
         self.parameters |= times.parameters
-        groups = self._find_key(identities, times)
+        groups = self._find_key(identities)
         self._find_scope(scopes, times)
         key = [value for name in self.draft.given.get("primary_key", ()) if (value := root.value([name]))]
         return Inference(
@@ -244,6 +257,7 @@ class _Inferring:
             reasons=self.reasons,
             scopes=scopes,
             columns=None if root.is_open else root.names,
+            kinds={c.name: kind for c in root.columns if c.name and (kind := kind_of(c.value))},
             lineage={name: [f"{one}.{column}" for one, column in of] for name, of in lineage(root).items() if of},
             several=several(root),
             groups=groups,
@@ -276,100 +290,86 @@ class _Inferring:
         given = [*self.draft.given.get("primary_key", ()), *self.draft.given.get("recompute_by", ())]
         return [*given, *(name for source in self.sources.values() for name in _identity(source))]
 
-    def _find_key(self, identities: Mapping[str, Sequence[str]], times: TimeFacts) -> list[str]:
+    def _find_key(self, identities: Mapping[str, Sequence[str]]) -> list[str]:
         """Find `primary_key`, and return the columns of the groups where the rows are groups."""
-        made_by, unknown = self.made_by, unknown_in(self.root)
-        if unknown and not isinstance(made_by, Group):
-            self._miss(f"the function uses {unknown}")
-        elif is_multiplied(self.root):
-            self._miss("the function makes several rows of one")
-        elif isinstance(made_by, Group):
-            return self._of_group(made_by, times)
-        elif isinstance(made_by, Distinct):
-            names = [self.root.name_of(one) for one in made_by.by]
-            if None in names:
-                self._miss("the result lacks a column that tells its rows apart")
-            else:
-                self.parameters["primary_key"] = names
-        elif isinstance(made_by, Input):
-            self._of_rows(made_by, identities[made_by.name])
-        elif isinstance(made_by, Join):
-            self._miss("a join can give several rows for one of each input")
-        elif isinstance(made_by, Union):
-            self._miss(f"a {made_by.kind} can give several rows of one key")
-        else:
-            self._miss(f"the function uses {several(self.root)}")
-        return []
-
-    def _miss(self, reason: str) -> None:
-        self.reasons["primary_key"] = reason
-
-    def _of_rows(self, rows: Input, identity: Sequence[str]) -> None:
-        name = rows.name
-        outputs = {column: self.root.name_of(Column(name, column, rows.mention)) for column in identity}
-        lost = [column for column, output in outputs.items() if output is None]
-        if "sequence_by" in self.draft.given:
-            self._miss("with sequence_by it groups the rows whose greatest is kept")
-        elif lost and self.root.is_open:
-            self._miss(f"whether the result has {', '.join(lost)} of {name} is not known before Spark runs")
-        elif lost:
-            self._miss(f"the result lacks {', '.join(lost)} of {name}, which identify its rows")
-        else:
-            self.parameters["primary_key"] = [output for output in outputs.values() if output]
-            time = self.sources[name].event_time
-            dated = self.root.name_of(Column(name, time, rows.mention)) if time else None
-            if dated and not several(self.root):
-                self.parameters.setdefault("event_time", dated)
-
-    def _of_group(self, group: Group, times: TimeFacts) -> list[str]:
-        if not group.by:
-            self._miss(_ONE_ROW)
+        made_by, found = self.made_by, keys(self.root, identities)
+        if "sequence_by" in self.draft.given and not isinstance(made_by, Group | Distinct):
+            self.reasons["primary_key"] = "with sequence_by it groups the rows whose greatest is kept"
             return []
-        if not group.is_plain:
-            self._miss("the function uses `rollup`, `cube`, `pivot` or grouping sets")
+        named = [self._named(key, identities) for key in found]
+        key = next((names for names in named if names), [])
+        if not key:
+            self.reasons["primary_key"] = self._why_no_key(found)
             return []
-        named = []
-        for one in group.by:
-            if isinstance(one.value, Call) and one.value.function in TIME_WINDOWS:
-                named.append((window_start(self.root, group, one.value), "the start of its window"))
-            else:
-                named.append((self.root.name_of(one.value), one.name or "an expression"))
-        lost = [what for output, what in named if output is None]
-        if lost:
-            self._miss(f"the function groups by {lost[0]}, which it does not return")
-            return []
-        key = [output for output, _ in named if output]
         self.parameters["primary_key"] = key
+        if isinstance(made_by, Input) and not several(self.root):
+            time = self.sources[made_by.name].event_time
+            dated = self.root.name_of(Column(made_by.name, time, made_by.mention)) if time else None
+            if dated:
+                self.parameters.setdefault("event_time", dated)
         # Of a join less than all columns can identify the group: one says which row of an input it is of.
-        return [] if several(group.input) else key
+        is_by_all = isinstance(made_by, Group) and made_by.by and made_by.is_plain
+        return key if is_by_all and not several(made_by.below[0]) else []
+
+    def _named(self, key: Sequence[Expr], identities: Mapping[str, Sequence[str]]) -> list[str]:
+        """The columns of the result that hold a key, or enough of it that the others follow; none if there are not.
+
+        Of a single row any column is a key; one without fractions can be compared.
+        """
+        if not key:
+            return [c.name for c in self.root.columns if c.name and is_exact(c.value)][:1]
+        held = {one: name for one in key if (name := self._name_of(one))}
+        follows = determined(held, self.root, identities)
+        return list(dict.fromkeys(held.values())) if all(one in held or follows(one) for one in key) else []
+
+    def _name_of(self, value: Expr) -> str | None:
+        if not is_time_window(value):
+            return self.root.name_of(value)
+        groups = [one for one in relations(self.root) if isinstance(one, Group) and value in one.shown]
+        return window_start(self.root, groups[0], value) if groups and isinstance(value, Call) else None
+
+    def _why_no_key(self, found: Sequence[Sequence[Expr]]) -> str:
+        """The reason why none of the keys that are known is one of the result."""
+        root, made_by, unknown = self.root, self.made_by, unknown_in(self.root)
+        if not found:
+            if unknown or not isinstance(made_by, Join | Union | Group):
+                return f"the function {f'uses {unknown}' if unknown else 'makes several rows of one'}"
+            if isinstance(made_by, Group):
+                return "of `rollup`, `cube` or grouping sets the function does not return grouping_id()"
+            what = "a join can give several rows for one of each input"
+            return what if isinstance(made_by, Join) else f"a {made_by.kind} can give several rows of one key"
+        lost = [one for one in found[0] if self._name_of(one) is None]
+        if not found[0]:
+            return _ONE_ROW
+        if isinstance(made_by, Group):
+            by = [one for one, shown in zip(made_by.by, made_by.shown, strict=True) if shown in lost]
+            words = ["the start of its window" if is_time_window(v.value) else v.name or "an expression" for v in by]
+            return f"the function groups by {(*words, 'several sets of columns')[0]}, which it does not return"
+        inner = [part for one in lost for part in parts(one) if isinstance(part, Column)]
+        names, of = (", ".join(dict.fromkeys(found)) for found in ([c.name for c in inner], [c.source for c in inner]))
+        if names and root.is_open:
+            return f"whether the result has {names} of {of} is not known before Spark runs"
+        lacks = f"{names} of {of}, which identify its rows" if names else "a column that tells its rows apart"
+        return f"the result lacks {lacks}"
 
     def _find_scope(self, scopes: Mapping[str, Mapping[str, str]] | None, times: TimeFacts) -> None:
+        """Find `recompute_by`: empty if each row may depend on all rows."""
         if scopes is None:
             self.reasons["recompute_by"] = f"the function uses {unknown_in(self.root)}"
             return
-        if isinstance(self.made_by, Input) and not several(self.root):
-            names: Iterable[str | None] = self.draft.given.get("primary_key", self.parameters.get("primary_key", ()))
-            reason = f"no column of the primary key has a value of a column of {self.made_by.name}"
-        else:
-            names = [self.root.name_of(*values) for values in scope_values(self.root)]
-            reason = {
-                "a window function": "its window functions have no partition in common that it returns",
-                "a join": "the function returns no column in which both inputs agree",
-            }.get(several(self.root), f"the function uses {several(self.root)}")
         dated = times.parameters.get("event_time")
         by_time = None if dated and isinstance(self.root.value([dated]), Column) else dated
-        scope = list(dict.fromkeys(name for name in names if name in scopes and name != by_time))
-        if isinstance(self.made_by, Union):
-            scope = [name for name in scope if name in self.draft.given.get("primary_key", scope)]
-        if scope or (isinstance(self.made_by, Group) and self.made_by.by):
-            self.parameters["recompute_by"] = scope
-        else:
-            self.reasons["recompute_by"] = _ONE_ROW if several(self.root) == ALL_ROWS else reason
+        key = self.draft.given.get("primary_key", self.parameters.get("primary_key", ()))
+        found = [self.root.name_of(*values) for values in scope_values(self.root)]
+        of_several = [name for name in found if name in key or not key or not isinstance(self.made_by, Union)]
+        proved = ([name for name in dict.fromkeys(names) if name in scopes and name != by_time]
+                  for names in (of_several, key))  # fmt: skip
+        self.parameters["recompute_by"] = next((names for names in proved if names), [])
 
 
 def _made_by(root: Relation) -> Relation:
     """The relation whose rows the result has, each once or not at all, with columns added or left out."""
-    while isinstance(root, Filter | Project | Limit):
+    while isinstance(root, Filter | Project | Limit | Lookup):
         root = root.input
     return root
 

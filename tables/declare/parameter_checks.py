@@ -15,7 +15,7 @@ from quality.rules import Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
-BOUND = frozenset({"domain", "name", "description", "several", "inferred", "redundant", "lineage"})
+BOUND = frozenset({"domain", "name", "description", "several", "inferred", "redundant", "kinds", "lineage"})
 """Fields that no declaration gives: its folder, its name, the first line of the file's docstring, what is inferred."""
 
 

@@ -372,6 +372,7 @@ def _table(file: DeclarationFile, seen: Mapping[str, Sequence[str] | None], infe
         "several": inference.several,
         "inferred": inferred,
         "redundant": redundant(draft, inference, seen),
+        "kinds": inference.kinds,
         "lineage": inference.lineage,
     }
     return Table(derive=draft.derive, **parameters, **follows, **file.binding)

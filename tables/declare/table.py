@@ -153,6 +153,7 @@ class Table(Parameters):
         several: how a row can depend on several rows of an input, in words; empty: it does not, or that is not known.
         inferred: the parameters that the declaration leaves to what its function does.
         redundant: those that it gives, though the function says the same.
+        kinds: column -> its type, with a `?` if it can be null, where that follows from the topics.
         lineage: column -> the columns of inputs that its value is made of, `input.column`, as far as that is known.
     """
 
@@ -163,6 +164,7 @@ class Table(Parameters):
     several: str = ""
     inferred: tuple[str, ...] = ()
     redundant: tuple[str, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

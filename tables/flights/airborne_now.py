@@ -4,7 +4,6 @@ from tables import DataFrame, F, Window, between, expression, not_null, table, u
 
 
 @table(
-    primary_key=["flight_id"],
     event_time="departed_at",
     recompute_by=["origin"],
     depends_within="25 hours",  # a flight lands within 24, and the longest day has 25

@@ -211,7 +211,7 @@ def inference_of(table: Table) -> dict[str, Any]:
         ),
         pytest.param(
             JOIN.format(given="", how="full"),
-            "returns no column in which both inputs agree",
+            {"primary_key": ("alarm",)},
             id="full join, of which the left column can be null",
         ),
         pytest.param(
@@ -262,14 +262,34 @@ def inference_of(table: Table) -> dict[str, Any]:
         ),
         pytest.param(
             edited(JOIN.format(given="", how="inner"), 'primary_key=["alarm"]', ""),
-            "needs primary_key, which cannot be inferred: a join can give several rows",
+            "needs primary_key, which cannot be inferred: the result lacks raised_at of alarms",
             id="key of a join",
         ),
         pytest.param(
+            edited(
+                edited(JOIN.format(given="", how="left"), 'primary_key=["alarm"]', ""),
+                '"alarm"',
+                '"alarm", "raised_at"',
+            ),
+            {
+                "primary_key": ("sensor", "at", "alarm", "raised_at"),
+                "event_time": "at",
+                "depends_within": "90 minutes",
+                "closes_at": "until",
+                "recompute_by": ("sensor",),
+            },
+            id="key of a join that returns those of both sides",
+        ),
+        pytest.param(
             '@table()\ndef t(readings):\n    return readings.agg(F.count("*").alias("n"))\n',
-            r"needs primary_key and recompute_by, which cannot be inferred: the function makes one row of all.*\n"
-            r'Hint: .*F.lit\(1\)\), primary_key=\["id"\], recompute_by=\[\]',
+            {"primary_key": ("n",)},
             id="one row of all",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    return readings.agg(F.sum("value").alias("s"))\n',
+            r"needs primary_key, which cannot be inferred: the function makes one row of all.*\n"
+            r'Hint: .*F.lit\(1\)\), primary_key=\["id"\]',
+            id="one row of all, of a sum that depends on the order of rows",
         ),
         pytest.param(
             '@table(primary_key=["id"], recompute_by=[], depends_within="1 hour", event_time="at")\ndef t(readings):\n'
@@ -277,6 +297,23 @@ def inference_of(table: Table) -> dict[str, Any]:
             '    return whole.withColumn("id", F.lit(1))\n',
             {"primary_key": ("id",), "event_time": "at", "depends_within": "1 hour"},
             id="one row of all with a constant key",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    of_each = Window.partitionBy("sensor").orderBy("read_at")\n'
+            '    return readings.withColumn("nth", F.row_number().over(of_each)).where("nth = 1").select("sensor")\n',
+            {"primary_key": ("sensor",), "recompute_by": ("sensor",)},
+            id="the first row of each",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    day = F.year("read_at").alias("year")\n'
+            '    return readings.rollup("sensor", day).agg(F.count("*").alias("n"))\n',
+            "of `rollup`, `cube` or grouping sets the function does not return grouping_id",
+            id="sets of groups that a null value may confuse",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    return readings.rollup("sensor").agg(F.count("*").alias("n"))\n',
+            {"primary_key": ("sensor",)},
+            id="sets of groups by what is never null",
         ),
         pytest.param(
             SQL.format(given="", more=""),
@@ -289,9 +326,8 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="a group of what SQL text makes",
         ),
         pytest.param(
-            SQL.format(given="", more="").replace("r.*", "value, (SELECT max(value) FROM {{readings}}) AS r"),
-            "cannot be inferred: the function uses a subquery within an expression of SQL text.\n"
-            r"Hint: Write primary_key=\[...\], recompute_by=\[...\]. More: docs",
+            SQL.format(given="", more="").replace("r.*", "value, (SELECT max(value) FROM {readings}) AS r"),
+            "cannot be inferred: the result lacks sensor, read_at of readings, which identify its rows",
             id="a subquery in SQL text",
         ),
         pytest.param(

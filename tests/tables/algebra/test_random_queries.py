@@ -1,0 +1,212 @@
+"""Random queries over random rows: what is inferred of keys and scopes holds when DuckDB runs them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import duckdb
+import pytest
+
+from tables import sql
+from tables.algebra.connect_plan import read_function
+from tables.algebra.dependencies import by_source, scope_of, unknown_in
+from tables.algebra.expression_sql import sql_of
+from tables.algebra.relations import Relation
+from tables.declare.inference import Inference, infer
+from tables.declare.table import Draft
+from tests.harness.tiers import this_run
+from tests.tables.declared import a_table
+
+QUERIES = 40 * (this_run.worlds or 1)
+COLUMNS = {"a": ["i", "k", "n", "g"], "b": ["j", "k", "m", "t"]}
+KINDS = {
+    "a": {"i": "int", "k": "string?", "n": "int?", "g": "string"},
+    "b": {"j": "int", "k": "string?", "m": "int?", "t": "string"},
+}
+KEYS = {"a": ["i", "g"], "b": ["j"]}
+
+
+def rows(dice: random.Random) -> dict[str, list[tuple[Any, ...]]]:
+    """Rows of both inputs, unique by their keys, with nulls; the texts `1` and `01` are equal as numbers."""
+    texts = ["p", "1", "01", None]
+    a = {(dice.randrange(4), dice.choice("pq")): None for _ in range(9)}
+    b = dict.fromkeys(dice.randrange(5) for _ in range(6))
+    return {
+        "a": [(i, dice.choice(texts), dice.choice([None, 0, 1, 2]), g) for i, g in a],
+        "b": [(j, dice.choice(texts), dice.choice([None, 0, 1, 2]), dice.choice(["p", "q", "1"])) for j in b],
+    }
+
+
+def condition(dice: random.Random) -> str:
+    """A condition on rows of `x`, an alias of `a`, most with a subquery."""
+    inner = dice.choice(["b.k = x.k", "b.m = x.n", "b.j = x.i AND b.m > x.n", "x.k = b.k OR b.m = x.n", "b.m = 1"])
+    limit = dice.choice(["", "", " ORDER BY j LIMIT 2"])
+    return dice.choice(
+        [
+            f"EXISTS (SELECT 1 FROM {{b}} AS b WHERE {inner})",
+            f"NOT EXISTS (SELECT j FROM {{b}} AS b WHERE {inner}{limit})",
+            f"x.n > (SELECT max(b.m) FROM {{b}} AS b WHERE {inner})",
+            f"x.n <= (SELECT count(*) FROM (SELECT * FROM {{b}} AS b WHERE {inner}{limit}) AS c)",
+            f"x.k IN (SELECT k FROM {{b}}{limit})",
+            f"x.n NOT IN (SELECT m FROM {{b}} AS b WHERE {inner})",
+            "x.k NOT IN (SELECT k FROM {b} WHERE k IS NOT NULL)",
+            f"(x.k IN (SELECT k FROM {{b}} AS b WHERE {inner}) OR x.n = 1)",
+            "x.n > (SELECT avg(y.n) FROM {a} AS y WHERE y.k = x.k)",
+            "(SELECT max(b.m) FROM {b} AS b WHERE b.k = x.k AND b.j IN (SELECT i FROM {a} AS z WHERE z.n = x.n)) >= 0",
+            "x.n = 1 AND x.g = 'p'",
+            "x.k = '1'",
+            "1 = 1",
+        ]
+    )
+
+
+def join(dice: random.Random) -> str:
+    """A join of both inputs."""
+    how = dice.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+    on = dice.choice(["x.i = b.j", "x.k = b.k", "x.g = b.t", "x.n = b.m AND x.i = b.j", "x.i = b.j AND x.g = b.t"])
+    picked = dice.choice(["x.*", "x.i, x.g, b.j", "b.*", "x.i, x.g, b.j, b.k", "x.i, x.g, b.m", "b.j, x.n, x.g"])
+    return f"SELECT {picked} FROM {{a}} AS x {how} {{b}} AS b ON {on} WHERE {dice.choice(['1 = 1', 'x.i = 1'])}"
+
+
+def group(dice: random.Random) -> str:
+    """A group, by one or several sets of columns."""
+    by = dice.choice(
+        ["k, n", "g, k", "ROLLUP(g, k)", "CUBE(k, n)", "g, ROLLUP(k)", "GROUPING SETS ((g, n), (g), (g))", "ROLLUP(g)"]
+    )
+    shown = ", ".join(name for name in "gkn" if name in by.lower().replace("rollup", "").replace("grouping", ""))
+    told = dice.choice(["", f", grouping({shown[0]}) AS one", ", " + " + ".join(
+        f"grouping({one})" for one in shown.split(", ")) + " AS level"]) if "(" in by else ""  # fmt: skip
+    having = dice.choice(["", " HAVING count(*) > (SELECT min(m) FROM {b})"])
+    return f"SELECT {shown}, count(*) AS c{told} FROM {{a}} AS x WHERE {condition(dice)} GROUP BY {by}{having}"
+
+
+def union(dice: random.Random) -> str:
+    """A union, whose parts a constant may tell apart."""
+    kind = dice.choice(["UNION ALL", "UNION ALL", "UNION", "EXCEPT", "INTERSECT"])
+    first, second, third = dice.choice([(0, 1, 2), (0, 1, 1), ("'1'", "'2'", "'x'"), (1, 1, 1)])
+    return (
+        f"SELECT i AS key, g, {first} AS part FROM {{a}} {kind} SELECT j, t, {second} FROM {{b}} "
+        f"{kind} SELECT j, 'p', {third} FROM {{b}}"
+    )
+
+
+def window(dice: random.Random) -> str:
+    """The first rows of partitions."""
+    by, nth = dice.choice(["k", "g, k", "n"]), dice.choice(["= 1", "<= 2", "= n"])
+    inner = f"SELECT *, row_number() OVER (PARTITION BY {by} ORDER BY i, g) AS nth FROM {{a}} AS x"
+    return (
+        f"SELECT {dice.choice(['*', by, 'i, g', f'{by}, nth'])} FROM ({inner} WHERE {condition(dice)}) WHERE nth {nth}"
+    )
+
+
+def whole(dice: random.Random) -> str:
+    """A query that ends in one row, or in some."""
+    return dice.choice(
+        [
+            f"SELECT count(*) AS c, max(n) AS most FROM {{a}} AS x WHERE {condition(dice)} LIMIT 1",
+            f"SELECT k, count(*) AS c FROM {{a}} AS x WHERE {condition(dice)} GROUP BY k ORDER BY k LIMIT 1",
+            "SELECT p.c, q.d FROM (SELECT count(*) AS c FROM {a}) AS p, (SELECT max(k) AS d FROM {b}) AS q LIMIT 5",
+            f"SELECT i, g, (SELECT max(m) FROM {{b}} AS b WHERE b.k = x.k) AS o FROM {{a}} x WHERE {condition(dice)}",
+            "SELECT g, k, n + 1 AS more, max(i) AS most FROM {a} GROUP BY ALL",
+            f"SELECT i, g, n + 1 AS p, p + 1 AS q FROM {{a}} AS x WHERE {condition(dice)} AND x.k IS NOT NULL",
+        ]
+    )
+
+
+SHAPES = [
+    lambda dice: f"SELECT * FROM {{a}} AS x WHERE {condition(dice)} AND {condition(dice)}",
+    join,
+    group,
+    union,
+    window,
+    whole,
+    lambda dice: f"SELECT k, count(*) AS c FROM (SELECT * FROM {{a}} AS x WHERE {condition(dice)}) GROUP BY k",
+    lambda dice: (
+        f"SELECT x.k, x.i, x.g, y.c FROM {{a}} AS x JOIN (SELECT k, count(*) AS c FROM {{b}} GROUP BY k) AS y "
+        f"ON x.k = y.k WHERE {condition(dice)}"
+    ),
+]
+
+
+@pytest.mark.worlds
+def test_keys_and_scopes_of_queries_hold_when_they_run() -> None:
+    dice, held = random.Random(this_run.seed), Counter[str]()
+    for number in range(QUERIES):
+        text = SHAPES[number % len(SHAPES)](dice)
+        function, inputs = _function_of(text)
+        root = read_function(function, {name: COLUMNS[name] for name in inputs}, KINDS)
+        assert not unknown_in(root), text
+        key = inferred(function, inputs).parameters.get("primary_key")
+        for _ in range(4):
+            tables = rows(dice)
+            names, found = run(text, tables)
+            if key:
+                places = [names.index(one) for one in key]
+                twice = [one for one, n in Counter(tuple(row[p] for p in places) for row in found).items() if n > 1]
+                assert not twice, f"{text}: {key} of {tables}"
+                held["key"] += 1
+            for place, column in enumerate(names):
+                if names.count(column) == 1 and (scope := restrictions(root, column)):
+                    value = dice.choice([row[place] for row in found] or [None])
+                    kept = {name: _kept(each, COLUMNS[name], scope.get(name), value) for name, each in tables.items()}
+                    expected = Counter(row for row in found if row[place] == value)
+                    assert Counter(row for row in run(text, kept)[1] if row[place] == value) == expected, (
+                        f"{text}: {column}={value!r} by {scope} of {tables}"
+                    )
+                    held["scope"] += 1
+    assert held["key"] > QUERIES, held
+    assert held["scope"] > QUERIES, held
+
+
+def _function_of(text: str) -> tuple[Any, list[str]]:
+    inputs = [name for name in COLUMNS if f"{{{name}}}" in text]
+    places: dict[str, Any] = {}
+    exec(f"def query({', '.join(inputs)}): return sql(text, {', '.join(f'{n}={n}' for n in inputs)})",
+         {"sql": sql, "text": text}, places)  # fmt: skip
+    return places["query"], inputs
+
+
+def inferred(function: Any, inputs: list[str]) -> Inference:
+    sources = {
+        name: a_table(primary_key=KEYS[name], kinds=KINDS[name], event_time=None, closes_at=None, depends_within=None,
+                      recompute_by=[]) for name in inputs
+    }  # fmt: skip
+    return infer(Draft(function, {}), sources, {name: COLUMNS[name] for name in inputs})
+
+
+def restrictions(root: Relation, column: str) -> dict[str, str]:
+    """Input -> the expression by which its rows matter to a value of the column."""
+    value = root.value([column])
+    found = by_source(root, scope_of(root, value)) if value is not None else {}
+    return {name: text for name, one in found.items() if (text := sql_of(one))}
+
+
+TYPES = {"i": "INT", "j": "INT", "n": "INT", "m": "INT"}
+DATABASE = duckdb.connect()
+DATABASE.execute("SET threads = 1")
+
+
+def run(text: str, tables: dict[str, list[tuple[Any, ...]]]) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The columns and the rows of a query."""
+    for name, found in tables.items():
+        _fill(name, COLUMNS[name], found)
+    result = DATABASE.execute(text.format(a="a", b="b"))
+    return [one[0] for one in result.description or ()], result.fetchall()
+
+
+def _kept(found: list[tuple[Any, ...]], columns: list[str], by: str | None, value: Any) -> list[tuple[Any, ...]]:
+    """The rows whose expression has the value."""
+    if by is None or not found:
+        return found
+    _fill("t", columns, found)
+    return DATABASE.execute(f"SELECT * FROM t WHERE ({by}) IS NOT DISTINCT FROM ?", [value]).fetchall()
+
+
+def _fill(name: str, columns: list[str], found: list[tuple[Any, ...]]) -> None:
+    typed = ", ".join(f"{column} {TYPES.get(column, 'VARCHAR')}" for column in columns)
+    DATABASE.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({typed})")
+    if found:
+        marks = ", ".join(f"({', '.join('?' * len(columns))})" for _ in found)
+        DATABASE.execute(f"INSERT INTO {name} VALUES {marks}", [value for row in found for value in row])
