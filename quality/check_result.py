@@ -16,10 +16,10 @@ class RuleVerdict:
 
     Attributes:
         rows: that the table has.
-        failing: rows that break the rule. Of `unique`: every row that shares its values with another; of
-            `fresh_within`: every row with a value, when the newest is too old.
-        observed: what was seen, as text: least and greatest value, distinct values, the newest; empty where the count
-            of failing rows says everything.
+        failing: rows that break the rule; for `unique`, every row that shares its values with another; for
+            `fresh_within`, every row with a value, if the newest is too old.
+        observed: what was seen, as text: least and greatest value, distinct values, the newest; empty if the count of
+            failing rows says everything.
     """
 
     rule: Rule
@@ -74,7 +74,7 @@ class Verdict:
         return tuple(rule for rule in self.rules if not rule.passed)
 
     def raise_if_failed(self) -> None:
-        """Refuse the table.
+        """Refuses a table that breaks a rule.
 
         Raises:
             QualityFailed: lists the broken rules with counts and sample rows; its `facts` are `table`, `rules` and
@@ -94,7 +94,7 @@ class Verdict:
         )
 
     def as_json(self) -> dict[str, object]:
-        """The verdict as plain values."""
+        """Converts the verdict to plain values."""
         return {
             "table": self.table,
             "passed": self.passed,

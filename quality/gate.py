@@ -45,7 +45,7 @@ class Subject:
     """A table that is to be checked.
 
     Attributes:
-        df: is read several times: persist it where it is costly, and pin its version where it is written to.
+        df: is read several times: persist it if it is costly, and pin its version if it is written to.
         table: full name.
         key: columns that name a row in the samples.
     """
@@ -57,7 +57,7 @@ class Subject:
 
 
 def gate(subjects: Iterable[Subject], settings: Settings, now: datetime) -> list[Verdict]:
-    """Judge tables by their rules; write the results and the Data Docs under `settings.home/quality`.
+    """Judges tables by their rules; writes the results and the Data Docs under `settings.home/quality`.
 
     Failing rows raise nothing: the caller decides, with `Verdict.raise_if_failed`. Spark measures tables while Great
     Expectations is loaded, or judges those before them.
@@ -115,14 +115,14 @@ def _agreed(measured: RuleVerdict, failing: int) -> RuleVerdict:
 
 
 def _keep(verdict: Verdict, report: SuiteReport, results: Path) -> None:
-    """Write the run as one file that is whole or absent."""
+    """Writes the results of the run atomically to one file."""
     results.parent.mkdir(parents=True, exist_ok=True)
     kept = verdict.as_json() | {"great_expectations": _strict(report.validation)}
     write_atomically(results, json.dumps(kept, indent=1, allow_nan=False))
 
 
 def _strict(value: object) -> object:
-    """The value without NaN and infinities, which JSON lacks: they become texts."""
+    """Replaces NaN and infinities, which JSON lacks, by texts."""
     if isinstance(value, dict):
         return {name: _strict(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -50,14 +50,14 @@ class SuiteReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """The rows of a table as Great Expectations judges them: in pandas, or, of a large table, where Spark has them."""
+    """The rows of a table as Great Expectations judges them: in pandas, or, of a large table, if Spark has them."""
 
     batch: pd.DataFrame | DataFrame
     is_on_spark: bool
 
 
 def rows_to_judge(df: DataFrame, rules: Sequence[Rule], now: datetime, *, on_spark: bool) -> Rows:
-    """The rows of a table that rules read.
+    """Selects the rows and columns of a table that the rules read.
 
     Args:
         now: the clock for `fresh_within`.
@@ -68,7 +68,7 @@ def rows_to_judge(df: DataFrame, rules: Sequence[Rule], now: datetime, *, on_spa
 
 @contextlib.contextmanager
 def open_suites(settings: Settings) -> Iterator[Suites]:
-    """Open the suites of rules that judge tables; at its end the pages of all that were judged are built.
+    """Opens the suites of rules; at the end of the block their pages are built.
 
     One process at a time: others that share the home wait.
     """
@@ -82,7 +82,7 @@ def open_suites(settings: Settings) -> Iterator[Suites]:
 
 
 class Suites:
-    """Great Expectations over the files of one home. To load it and to write pages are most of its cost."""
+    """Great Expectations over the files of one home. Most of its cost is loading it and writing pages."""
 
     def __init__(self, home: Path, context: Any) -> None:
         self._home, self._context = home, context
@@ -90,7 +90,7 @@ class Suites:
         self._judged: list[Any] = []
 
     def validate(self, rows: Rows, table: str, rules: Sequence[Rule], now: datetime) -> SuiteReport:
-        """Judge a table by the suite of its rules, and keep the result.
+        """Judges a table by the suite of its rules, and stores the result.
 
         Args:
             rules: each once, as for `rows_to_judge`.
@@ -110,7 +110,7 @@ class Suites:
         return SuiteReport(index=self._home / "docs" / "index.html", failing=failing, validation=result.to_json_dict())
 
     def write_pages(self) -> None:
-        """Write the pages of the runs and suites, and the index, all at once: each time compiles their templates."""
+        """Writes the pages of the runs and suites, and the index, all at once: each time compiles templates."""
         if self._judged:
             self._context.build_data_docs(resource_identifiers=[i for one in self._judged for i in _identifiers(one)])
 
@@ -122,7 +122,7 @@ class Suites:
 
 
 def run_name(now: datetime) -> str:
-    """The run at this instant, as it names files: they sort by time."""
+    """Formats the instant of a run for file names, which sort by time."""
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}"
 
 
@@ -163,7 +163,7 @@ def _projected(df: DataFrame, rules: Sequence[Rule], now: datetime) -> DataFrame
 
 
 def _plain(df: DataFrame, name: str) -> Column:
-    """The column in a type that Great Expectations can handle: dates as instants, nested values as texts."""
+    """Casts the column to a type that Great Expectations can handle: dates to instants, nested values to text."""
     from pyspark.sql import functions as F
 
     of = df.schema[name].dataType.typeName()
@@ -173,7 +173,7 @@ def _plain(df: DataFrame, name: str) -> Column:
 
 
 def _in_pandas(df: DataFrame) -> pd.DataFrame:
-    """The rows in pandas, where null and NaN stay different and whole numbers whole."""
+    """Converts the rows to pandas, so that null and NaN stay different and integers stay integers."""
     import pandas as pd
     import pyarrow as pa
 
@@ -196,7 +196,7 @@ def _failing(rule: Rule, found: Any) -> int:
 
 
 def _context(home: Path) -> Any:
-    """A context that keeps suites, results and pages in files, and uses no network.
+    """Opens a context that stores suites, results and pages in files, and uses no network.
 
     Data sources and what ties them to suites are created by each run: nothing that a killed run left half written can
     stop the next.
@@ -241,7 +241,7 @@ def _files(directory: Path) -> dict[str, object]:
 
 
 def _identifiers(result: Any) -> tuple[object, object]:
-    """The identifiers of a run and of its suite."""
+    """Returns the identifiers of a run and of its suite."""
     from great_expectations.data_context.types.resource_identifiers import (
         ExpectationSuiteIdentifier,
         ValidationResultIdentifier,
@@ -255,7 +255,7 @@ def _identifiers(result: Any) -> tuple[object, object]:
 
 
 def _forget(home: Path, table: str) -> None:
-    """Remove all but the newest runs of a table; their verdicts stay in `results`."""
+    """Removes all but the newest runs of a table; their verdicts stay in `results`."""
     runs, pages = (home.joinpath(kind, *table.split(".")) for kind in ("validations", "docs/validations"))
     kept = {run.name for run in sorted(runs.iterdir())[-KEPT_RUNS:]}
     for run in (*runs.iterdir(), *(pages.iterdir() if pages.is_dir() else ())):
@@ -265,7 +265,7 @@ def _forget(home: Path, table: str) -> None:
 
 @contextlib.contextmanager
 def _alone(home: Path) -> Iterator[None]:
-    """One process at a time: the context rewrites its files as a whole."""
+    """Holds a lock, so that only one process rewrites the files of the context."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -14,7 +14,7 @@ _HINT = "Keep to literals, [classes], groups, | and the repeats * + ? {n,m}: wha
 
 
 def portable(regex: str) -> str:
-    r"""Spell an expression so that all three engines accept exactly the same values.
+    r"""Rewrites an expression so that all three engines accept exactly the same values.
 
     `\d`, `\w`, `\s` mean ASCII characters, `.` is any character but a newline.
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def broken(batch: pa.RecordBatch | pa.Table, rules: Sequence[Rule]) -> pa.Array:
-    """The rules that each record breaks, as texts in the order of `rules`.
+    """Returns the rules that each record breaks, as texts in the order of `rules`.
 
     Returns:
-        A `list<string>` array as long as the batch; null where a record keeps every rule.
+        A `list<string>` array as long as the batch; null if a record keeps every rule.
 
     Raises:
         BadArgument: a rule that no single record decides (`quality.rules.RECORD_RULES`).
@@ -48,7 +48,7 @@ def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _listed(failed: Sequence[tuple[str, pa.Array]], rows: int) -> pa.Array:
-    """Turn one mask per failed rule into one list of texts per record, touching only the records that broke one."""
+    """Converts one mask per broken rule to one list of texts per record."""
     import numpy as np
     import pyarrow as pa
 

@@ -22,9 +22,9 @@ SAMPLES = 5
 
 
 def split(df: DataFrame, rules: Sequence[Rule]) -> tuple[DataFrame, DataFrame]:
-    """The rows that keep every rule, and those that break one, with `_reasons array<string>`, in the order of `rules`.
+    """Splits rows into those that keep every rule, and those that break one, with `_reasons array<string>`.
 
-    Both are lazy and come from the same projection: persist `df` where it is costly. Run their actions inside
+    Both are lazy and come from the same projection: persist `df` if it is costly. Run their actions inside
     `naming(rules)`.
 
     Raises:
@@ -42,7 +42,7 @@ def split(df: DataFrame, rules: Sequence[Rule]) -> tuple[DataFrame, DataFrame]:
 def measure(
     df: DataFrame, rules: Sequence[Rule], now: datetime, *, key: Sequence[str] = (), table: str = ""
 ) -> Verdict:
-    """The result of every rule on the table, in one aggregate job.
+    """Computes the result of every rule on the table, in one aggregate job.
 
     Only when something failed, further jobs fetch a few rows that show it; a broken `unique` needs them for its count
     too.
@@ -71,7 +71,7 @@ def measure(
 
 @contextmanager
 def naming(rules: Sequence[Rule]) -> Iterator[None]:
-    """Turn a runtime error inside an expression, such as a division by zero, into one that names the rule.
+    """Turns a runtime error inside an expression, such as a division by zero, into one that names the rule.
 
     Raises:
         BadDeclaration: instead of Spark's error, when that points into the SQL of a rule.
@@ -127,7 +127,7 @@ def _samples(df: DataFrame, broken: Sequence[Rule], key: Sequence[str]) -> Itera
 
 
 def _shown(df: DataFrame, rules: Sequence[Rule], key: Sequence[str]) -> list[str]:
-    """The key, the columns that the rules read, and those that an expression seems to."""
+    """Returns the columns of a sample: the key, those that rules read, and those named in expressions."""
     words = {word.lower() for rule in rules for word in re.findall(r"\w+", rule.condition)}
     read = {name for rule in rules for name in rule.columns}
     others = [name for name in df.columns if name not in key and (name in read or name.lower() in words)]
@@ -135,7 +135,7 @@ def _shown(df: DataFrame, rules: Sequence[Rule], key: Sequence[str]) -> list[str
 
 
 def _blamed(error: Any, rules: Sequence[Rule]) -> Rule | None:
-    """The rule whose SQL holds the piece of text that Spark points at."""
+    """Returns the rule whose SQL contains the text to which Spark's error points, or None."""
     fragments = [context.fragment() for context in error.getQueryContext() or [] if context.contextType().name == "SQL"]
     return next(
         (rule for rule in rules if any(fragment and fragment in rule.condition for fragment in fragments)), None

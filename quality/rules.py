@@ -50,7 +50,7 @@ class NotNull(Rule):
 
 
 def not_null(column: str) -> NotNull:
-    """The column must have a value."""
+    """Requires that the column has a value."""
     return NotNull((column_name("not_null", column),))
 
 
@@ -114,11 +114,11 @@ class Between(Rule):
 
 
 def between(column: str, low: Bound | None, high: Bound | None) -> Between:
-    """The value must be at least `low` and at most `high`; NaN never is.
+    """Requires that the value is at least `low` and at most `high`; NaN never is.
 
     Args:
         low, high: numbers; or dates, `"2013-01-31"`; or timestamps with an offset, `"2013-01-31T00:00:00Z"`. None: no
-            bound. On a timestamp column a date means its midnight in UTC.
+            bound. A date means its midnight in UTC on a timestamp column.
 
     Raises:
         BadDeclaration: bounds of two types, in the wrong order, not finite, or none at all.
@@ -167,7 +167,7 @@ class OneOf(Rule):
 
 
 def one_of(column: str, values: Sequence[Value]) -> OneOf:
-    """The value must be one of these; all of one type.
+    """Requires that the value is one of these; all are of one type.
 
     Raises:
         BadDeclaration: no values, values of several types, None or NaN.
@@ -227,7 +227,7 @@ class Matches(Rule):
 
 
 def matches(column: str, regex: str) -> Matches:
-    r"""The whole value must match a regular expression.
+    r"""Requires that the whole value matches a regular expression.
 
     `\d`, `\w`, `\s` mean ASCII characters, `.` any character but a newline. Anchors and look-around are refused, since
     engines read them differently.
@@ -269,7 +269,7 @@ class Unique(Rule):
 
 
 def unique(*columns: str) -> Unique:
-    """No two rows may agree in all these columns; a row with null in one of them agrees with none.
+    """Requires that no two rows agree in all these columns; a row with null in one of them agrees with none.
 
     Raises:
         BadDeclaration: no column, or one named twice.
@@ -326,7 +326,7 @@ class FreshWithin(Rule):
 
 
 def fresh_within(column: str, interval: str) -> FreshWithin:
-    """The newest value may be at most `interval` older than the clock of the check.
+    """Requires that the newest value is at most `interval` older than the clock of the check.
 
     A table without any value keeps the rule.
 
@@ -387,7 +387,7 @@ class Expression(Rule):
 
 
 def expression(sql: str) -> Expression:
-    """A condition in Spark SQL (ANSI) must not be false on any row: null passes.
+    """Requires that a condition in Spark SQL (ANSI) is not false on any row; null passes.
 
     The same row must always get the same answer, so clocks, chance and places are refused.
 

@@ -27,7 +27,7 @@ OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -37,10 +37,10 @@ class Finding:
 
 
 def examine(settings: Settings, *, captures: bool = False) -> list[Finding]:
-    """Look at everything that the platform needs; changes nothing and needs no network.
+    """Checks everything that the platform needs; changes nothing and needs no network.
 
     Args:
-        captures: tables of a database are captured, which takes further servers.
+        captures: tables of a database are captured, which needs further servers.
     """
     return [
         _python(),
@@ -75,7 +75,7 @@ def _java() -> Finding:
 
 
 def _memory(settings: Settings) -> Finding:
-    """Memory that the platform may have, or has already."""
+    """Checks the memory that the platform can use, including the memory that it uses already."""
     import psutil
 
     pids = [process.pid for process in supervisor.state(settings) if process.pid]
@@ -167,7 +167,7 @@ def _socket(settings: Settings) -> Finding:
 
 
 def _pinned_packages(requirements: Path) -> Iterator[tuple[str, str]]:
-    """Name and version of every line of a lock file that is for this Python and system."""
+    """Yields name and version of every line in a lock file that applies to this Python and system."""
     from packaging.requirements import Requirement
 
     for line in requirements.read_text().splitlines():
@@ -185,12 +185,12 @@ def _installed(package: str) -> str | None:
 
 
 def _existing(path: Path) -> Path:
-    """The path, or the nearest directory above it that exists."""
+    """Returns the path, or the nearest parent directory that exists."""
     return next(candidate for candidate in (path, *path.parents) if candidate.exists())
 
 
 def _memory_of_tree(pid: int) -> int:
-    """Bytes of memory that a process and its descendants would give back."""
+    """Returns the bytes of memory that a process and its descendants would release."""
     import psutil
 
     total = 0

@@ -14,7 +14,7 @@ _LOOK_S = 0.1
 
 @contextmanager
 def exclusive(file: Path, patience_s: float = 0.0) -> Iterator[bool]:
-    """Hold the lock of `file` for the block, made with its folder where missing.
+    """Holds the lock of `file` during the block; creates the file and its folder if missing.
 
     Args:
         patience_s: seconds to wait for it.

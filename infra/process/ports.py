@@ -35,14 +35,14 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A free port of 127.0.0.1."""
+    """Returns a free port of 127.0.0.1."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def holder(port: int) -> Holder | None:
-    """The process that listens on this port; None when there is none or it is unknown."""
+    """Returns the process that listens on this port; None if there is none or it is unknown."""
     import psutil
 
     with contextlib.suppress(psutil.Error, OSError):
@@ -53,14 +53,14 @@ def holder(port: int) -> Holder | None:
 
 
 def require_free(port: int, setting: str, what: str) -> None:
-    """Refuse a port on which another process listens.
+    """Refuses a port on which another process listens.
 
     Args:
         setting: the environment variable that chooses the port, `TWOFOLD_KAFKA_PORT`.
-        what: who wants it, as in `the Kafka broker`.
+        what: the server that needs it, as in `the Kafka broker`.
 
     Raises:
-        PortTaken: names the port, the setting and, where it is known, the process that holds it.
+        PortTaken: names the port, the setting and, if it is known, the process that holds it.
     """
     if is_free(port):
         return

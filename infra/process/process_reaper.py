@@ -68,7 +68,7 @@ class ReaperCommand:
 
 
 def run(command: ReaperCommand) -> int:
-    """Run the command to its end and clean up behind it; its exit code, 128 + n when signal n ended it."""
+    """Runs the command to its end and kills its leftovers; returns its exit code, 128 + n if signal n ended it."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     kill_tagged(command.tag)
@@ -131,7 +131,7 @@ def kill_tagged(tag: str) -> None:
 
 
 def _become(command: ReaperCommand) -> NoReturn:
-    """Turn this forked process into the command."""
+    """Turns this forked process into the command."""
     try:
         os.setpgid(0, 0)
         reaper = os.getppid()
@@ -164,7 +164,7 @@ def _forward_signals(command: ReaperCommand, child: int) -> None:
 
 
 def _reap_until(child: int) -> int:
-    """Collect orphans as they end, until the command itself does."""
+    """Reaps orphans as they end, until the command itself ends; returns its exit code."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:
@@ -195,7 +195,7 @@ def _write_pid_file(command: ReaperCommand, child: int) -> None:
 
 
 def prctl(option: int, value: int) -> None:
-    """Sets an attribute of this process as prctl(2) does; nothing if the kernel is not Linux."""
+    """Sets an attribute of this process by prctl(2); does nothing if the kernel is not Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 

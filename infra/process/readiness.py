@@ -14,7 +14,7 @@ T = TypeVar("T")
 def until_answered(
     ask: Callable[[], T], unreachable: type[TwofoldError], timeout_s: float, *, every_s: float = 0.2
 ) -> T:
-    """Wait until `ask` does not raise `unreachable`, and return its answer.
+    """Calls `ask` until it does not raise `unreachable`, and returns its answer.
 
     Raises:
         TwofoldError: that of the last try, after `timeout_s`; any other error of `ask` at once.

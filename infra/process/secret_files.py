@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def ensure_secret(path: Path, make: Callable[[], str] = lambda: secrets.token_urlsafe(32)) -> str:
-    """The secret in a file; of processes that make it at the same time, all get the same one."""
+    """Returns the secret in a file, and creates it if missing; processes that do so at once get the same one."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         partial = path.with_name(f"{path.name}.{os.getpid()}")

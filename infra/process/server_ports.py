@@ -19,7 +19,7 @@ class ServerPort(NamedTuple):
 def server_ports(
     settings: Settings, *, airflow: bool = True, spark: bool = True, captures: bool = False
 ) -> list[ServerPort]:
-    """The ports of the servers that these settings have the platform run.
+    """Lists the ports of the servers that the platform runs with these settings.
 
     Args:
         captures: tables of a database are captured.

@@ -52,12 +52,12 @@ class ProcessState:
 
 
 def start(settings: Settings, programs: Sequence[Program]) -> None:
-    """Have exactly these programs supervised: start the supervisor if need be, add, replace and remove programs.
+    """Supervises exactly these programs: starts the supervisor if necessary; adds, replaces and removes programs.
 
     Programs whose definition did not change are left alone if they run. Run twice, it changes nothing.
 
     Raises:
-        ProcessFailed: supervisord does not start; says what its log says.
+        ProcessFailed: supervisord does not start; the message holds its log.
     """
     with _only_one(settings):
         supervisord.write_configuration(settings, programs)
@@ -68,7 +68,7 @@ def start(settings: Settings, programs: Sequence[Program]) -> None:
 
 
 def stop(settings: Settings) -> None:
-    """Stop every program, the highest stage first, then the supervisor. Does nothing when none runs."""
+    """Stops every program, the highest stage first, then the supervisor; does nothing if none runs."""
     with _only_one(settings):
         if is_running(settings):
             _stop_stages(settings)
@@ -91,7 +91,7 @@ def is_running(settings: Settings) -> bool:
 
 
 def state(settings: Settings) -> list[ProcessState]:
-    """Every supervised process, in the order of their stages; empty when the supervisor does not run."""
+    """Lists the supervised processes in the order of their stages; empty if the supervisor does not run."""
     try:
         with supervisord.rpc(settings) as server:
             answers = cast("list[dict[str, Any]]", server.getAllProcessInfo())
@@ -102,7 +102,7 @@ def state(settings: Settings) -> list[ProcessState]:
 
 
 def restart(settings: Settings, name: str) -> None:
-    """Stop a program and start it again; returns when it runs.
+    """Stops and starts a program; returns when it runs.
 
     Raises:
         BadArgument: there is no such program.
@@ -113,17 +113,17 @@ def restart(settings: Settings, name: str) -> None:
 
 
 def start_program(settings: Settings, name: str) -> None:
-    """Start a program that is stopped; returns when it runs. As `restart`, it raises."""
+    """Starts a stopped program; returns when it runs. Raises as `restart`."""
     _ask(settings, name, "startProcess", harmless=ALREADY_STARTED)
 
 
 def stop_program(settings: Settings, name: str) -> None:
-    """Stop a program until `start_program` or `start`; returns when it has ended. As `restart`, it raises."""
+    """Stops a program until `start_program` or `start`; returns when it has ended. Raises as `restart`."""
     _ask(settings, name, "stopProcess", harmless=NOT_RUNNING)
 
 
 def _apply(settings: Settings, programs: Sequence[Program]) -> None:
-    """Make a running supervisor follow the configuration that was just written."""
+    """Makes a running supervisor adopt the configuration that was just written."""
     with supervisord.rpc(settings, timeout_s=120) as server:
         [[added, changed, removed]] = cast("list[list[list[str]]]", server.reloadConfig())
         _stop_together(settings, [*changed, *removed])
@@ -139,7 +139,7 @@ def _apply(settings: Settings, programs: Sequence[Program]) -> None:
 
 
 def _launch(settings: Settings) -> None:
-    """Start supervisord from nothing: whatever a crash left of this home goes first."""
+    """Starts supervisord after a removal of all leftovers of a crash in this home."""
     _end_leftovers(settings)
     for pid_file in (supervisord.directory(settings) / "run").iterdir():
         pid_file.unlink()
@@ -190,7 +190,7 @@ def _stop_stages(settings: Settings) -> None:
 
 
 def _stop_together(settings: Settings, names: Sequence[str]) -> None:
-    """Signal all of these programs to stop, then wait until the last one has."""
+    """Signals all of these programs to stop, then waits until the last one has ended."""
     with supervisord.rpc(settings) as server:
         for name in names:
             with contextlib.suppress(xmlrpc.client.Fault):

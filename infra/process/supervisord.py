@@ -72,7 +72,7 @@ def write_configuration(settings: Settings, programs: Sequence[Program]) -> None
 
 
 def stages(settings: Settings) -> dict[int, list[str]]:
-    """Stage -> the programs of the configuration that was written last."""
+    """Maps each stage to the programs of the last written configuration."""
     parser = RawConfigParser()
     parser.read(configuration_file(settings))
     by_stage: dict[int, list[str]] = {}
@@ -91,7 +91,7 @@ def reaper_commands(settings: Settings) -> Iterator[ReaperCommand]:
 
 @contextmanager
 def rpc(settings: Settings, timeout_s: float = 10) -> Iterator[Any]:
-    """The supervisor's methods, as its XML-RPC documentation lists them."""
+    """Opens the supervisor's XML-RPC interface and yields its methods."""
     transport = _SocketTransport(socket_path(settings), timeout_s)
     with xmlrpc.client.ServerProxy("http://supervisor", transport=transport, allow_none=True) as server:
         yield server.supervisor
@@ -103,12 +103,12 @@ def process_tag(settings: Settings) -> str:
 
 
 def directory(settings: Settings) -> Path:
-    """All that the supervisor of this home needs; private, for it holds the secrets of programs."""
+    """Returns the supervisor's directory in this home; it is private, since it holds secrets of programs."""
     return settings.home / "supervisor"
 
 
 def configuration_file(settings: Settings) -> Path:
-    """The file that `supervisord -c` reads."""
+    """Returns the file that `supervisord -c` reads."""
     return directory(settings) / "supervisord.conf"
 
 
@@ -118,7 +118,7 @@ def pid_file(settings: Settings, name: str) -> Path:
 
 
 def socket_path(settings: Settings) -> Path:
-    """The socket of the supervisor: in home, or where that path is too long, in a private place."""
+    """Returns the path of the supervisor's socket: in home, or in a private directory if that path is too long."""
     path = directory(settings) / "supervisor.sock"
     if len(str(path)) <= LONGEST_SOCKET_PATH:
         return path
@@ -129,14 +129,14 @@ def socket_path(settings: Settings) -> Path:
 
 
 def make_socket_directory(settings: Settings) -> None:
-    """Make the place of the socket, private where it is not in home; what a crash left there goes."""
+    """Creates the directory of the socket, private if it is not in home; removes a socket left by a crash."""
     path = socket_path(settings)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
 
 
 def remove_socket(settings: Settings) -> None:
-    """Remove the socket, and its place where that is not in home."""
+    """Removes the socket, and its directory if that is not in home."""
     path = socket_path(settings)
     path.unlink(missing_ok=True)
     if path.parent != directory(settings) and path.parent.exists():
@@ -202,7 +202,7 @@ def _save_command(settings: Settings, program: Program) -> Path:
 
 
 def _escaped(value: object) -> str:
-    """A value as supervisord's configuration wants it: it expands `%(...)s`."""
+    """Escapes a value for supervisord's configuration, which expands `%(...)s`."""
     return str(value).replace("%", "%%")
 
 

@@ -1,4 +1,4 @@
-"""The functions of Spark that a table's function calls, also where the algebra understands nothing."""
+"""The functions of Spark that a table's function calls, also if the algebra understands nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tables.algebra.connect_plan import plan_of
 
 @lru_cache
 def impure_function(function: Callable[..., Any], inputs: tuple[str, ...]) -> str | None:
-    """Returns a function that gives the stream and the batch different answers; None: none is called.
+    """Returns an impure function of Spark that the function calls, or None.
 
     Args:
         inputs: the parameters of the function.
@@ -36,7 +36,7 @@ def _impure(message: Any) -> str | None:
 
 
 def _messages(root: Any) -> Iterator[Any]:
-    """All messages that a message is made of."""
+    """Yields a message and all messages within it."""
     from google.protobuf.message import Message
 
     found = [root]

@@ -69,7 +69,7 @@ def read_function(
 
 
 def is_analysed() -> bool:
-    """Whether a function runs to be read, not to make rows."""
+    """Whether a function runs to be analysed, not to compute rows."""
     return _analysing.get()
 
 
@@ -82,7 +82,7 @@ class _Session:
     _user_id = "analysis"
 
     def sql(self, query: str, _: None, **inputs: Any) -> Any:
-        """The text over what its inputs are, each under its own name."""
+        """Builds a query over its inputs, each under its own name."""
         from pyspark.sql.connect.dataframe import DataFrame
         from pyspark.sql.connect.plan import SQL, SubqueryAlias
 
@@ -92,7 +92,7 @@ class _Session:
 
 
 def plan_of(function: Callable[..., Any], inputs: Iterable[str]) -> Any:
-    """Returns the client's plan of what the function returns; each input is read as a table of its parameter's name.
+    """Returns the client's plan of the function's result; each input is read as a table of its parameter's name.
 
     Raises:
         BadDeclaration: the plan cannot be had without data, and why.
@@ -114,7 +114,7 @@ def plan_of(function: Callable[..., Any], inputs: Iterable[str]) -> Any:
 
 @contextmanager
 def _by_client() -> Iterator[None]:
-    """Let this thread's functions of Spark write plans of the client, whatever sessions the process has."""
+    """Makes Spark functions of this thread build plans of the client, whatever sessions the process has."""
     from pyspark.sql import utils
 
     with _patching:
@@ -142,7 +142,7 @@ class _Reader:
         """The columns before the one that is read, which it may name."""
 
     def relation(self, message: Any) -> Relation:
-        """The relation that a message says."""
+        """Reads a relation; one of an unknown kind becomes `Unknown`."""
         kind = message.WhichOneof("rel_type")
         one = getattr(message, kind)
         reader: Callable[[Any], Relation] | None = getattr(self, f"_{kind}", None)
@@ -231,7 +231,7 @@ class _Reader:
         return self._build.without(below, names, values)
 
     def _fill_na(self, one: Any) -> Relation:
-        """Columns of other types than the value's stay as they are, and NaN is filled, too: no expression says that."""
+        """Reads a `fillna`: no expression states that it skips columns of other types and fills NaN, too."""
         return self._changed(one, "fillna")
 
     def _drop_na(self, one: Any) -> Relation:
@@ -241,7 +241,7 @@ class _Reader:
         return self._changed(one, "replace")
 
     def _changed(self, one: Any, why: str) -> Relation:
-        """The rows with columns, all where none is named, changed value by value."""
+        """Builds the rows with these columns, all if none is named, changed value by value."""
         below, node = self.relation(one.input), self._build.node()
         names = list(one.cols) or below.names
         changed = [Named(n, Opaque(node, why, (self._build.column([n], [below]),))) for n in names]
@@ -307,7 +307,7 @@ class _Reader:
         return SqlReader(self._build, made, aliases=self._aliases)
 
     def _columns(self, expression: Any, below: Relation, node: int) -> list[Named]:
-        """The columns that an expression of a projection makes."""
+        """Builds the columns of an expression of a projection."""
         kind = expression.WhichOneof("expr_type")
         if kind == "unresolved_star":
             target = expression.unresolved_star.unparsed_target.removesuffix(".*")

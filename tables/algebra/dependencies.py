@@ -36,7 +36,7 @@ Scope = Mapping[int, Expr]
 
 
 def scope_of(root: Relation, value: Expr) -> Scope:
-    """The rows of inputs on which the rows of a relation with some value depend.
+    """Returns the rows of inputs on which the rows of a relation with some value depend.
 
     The rows with `value = v` are those that the relation makes of, from each mention of an input, the rows of which
     the expression given for it is `v`.
@@ -67,7 +67,7 @@ def scope_of(root: Relation, value: Expr) -> Scope:
 
 
 def scope_values(root: Relation) -> list[tuple[Expr, ...]]:
-    """The values by which rows of a relation depend on several rows of its inputs, in order; none where it does not.
+    """Returns the values by which a row depends on several rows of the inputs, in order; empty if it does not.
 
     Each as it can stand in the result: a join's value may come from either side.
     """
@@ -93,7 +93,7 @@ def scope_values(root: Relation) -> list[tuple[Expr, ...]]:
 
 
 def several(root: Relation) -> str:
-    """How a row can depend on several rows of an input, in words; empty: it does not."""
+    """Describes how a row can depend on several rows of an input; empty if it does not."""
     for one in relations(root):
         match one:
             case Project() if one.windows:
@@ -121,18 +121,18 @@ def sources(root: Relation) -> list[Source]:
 
 
 def unknown_in(root: Relation) -> str:
-    """The part of the function that is not understood, in words; empty: all is."""
+    """Describes the part of the function that is not understood; empty if there is none."""
     return next((one.why for one in relations(root) if isinstance(one, Unknown)), "")
 
 
 def read_twice(root: Relation) -> str:
-    """Returns an input that it reads more than once; empty: there is none."""
+    """Returns an input that is read more than once; empty if there is none."""
     names = [one.name for one in sources(root)]
     return next((name for name in names if names.count(name) > 1), "")
 
 
 def lineage(root: Relation) -> dict[str, list[tuple[str, str]]]:
-    """Column -> the columns of inputs that its value is made of, conditions and groups left out."""
+    """Maps each column to the input columns from which its value is computed, without conditions and groups."""
     made_of: dict[str, list[tuple[str, str]]] = {}
     merged = {one.node: one for one in relations(root) if isinstance(one, Union)}
 
@@ -151,7 +151,7 @@ def lineage(root: Relation) -> dict[str, list[tuple[str, str]]]:
 
 
 def by_source(root: Relation, scope: Scope) -> dict[str, Expr]:
-    """Input -> the value by which its rows matter, the same in all its mentions."""
+    """Maps each input to the value by which its rows matter, if it is the same in all mentions."""
     mentions = sources(root)
     found: dict[str, Expr] = {}
     for name in dict.fromkeys(one.name for one in mentions):
@@ -164,7 +164,7 @@ def by_source(root: Relation, scope: Scope) -> dict[str, Expr]:
 
 
 def is_of(value: Expr, root: Relation) -> bool:
-    """Whether it follows from the columns of a relation, and is no constant."""
+    """Whether a value is computed from the columns of a relation, and is not constant."""
     values = {column.value for column in root.columns}
     rests = {(one.source, one.mention) for one in values if isinstance(one, Rest) and not one.nodes}
 
@@ -179,7 +179,7 @@ def is_of(value: Expr, root: Relation) -> bool:
 
 
 def _of_join(join: Join, value: Expr) -> Scope:
-    """The scope of a value in which both sides agree, or of one of a side that is in every row."""
+    """Returns the scope of a value in which both sides agree, or of a value of a side that is in every row."""
     value = mapped(value, lambda part: _simplified(join, part))
     to_right = dict(join.equal)
     to_left = {b: a for a, b in join.equal}
@@ -237,7 +237,7 @@ def equal_values(conditions: Iterable[Expr], left: Relation, right: Relation) ->
 
 
 def _simplified(join: Join, part: Expr) -> Expr | None:
-    """The value in which both sides agree, for the first of both that is not null."""
+    """Returns the value in which both sides agree, in place of the first of both that is not null."""
     if not (isinstance(part, Call) and part.function in ("coalesce", "ifnull", "nvl") and len(part.arguments) == 2):
         return None
     for a, b in join.equal:
@@ -247,14 +247,14 @@ def _simplified(join: Join, part: Expr) -> Expr | None:
 
 
 def _agreed(join: Join, a: Expr, b: Expr) -> Expr:
-    """The value in which both sides agree, as every row has it."""
+    """Returns the value in which both sides agree, in the form that every row has."""
     if join.how == "full_outer":
         return Call("coalesce", (Optional(join.node, a), Optional(join.node, b)))
     return b if join.how == "right_outer" else a
 
 
 def either(join: Join, a: Expr, b: Expr) -> tuple[Expr, ...]:
-    """The expression of the value in which both sides agree, also in a row without a match."""
+    """Returns the expressions of the value in which both sides agree, also for a row without a match."""
     sides = {"inner": (a, b), "cross": (a, b), "right_outer": (b,), "full_outer": ()}.get(join.how, (a,))
     (left,), (right,) = lifted(join, [a], "left"), lifted(join, [b], "right")
     return (*sides, Call("coalesce", (left, right)), Call("coalesce", (right, left)))
@@ -274,14 +274,14 @@ def _is_place(union: Union, part: Expr) -> bool:
 
 
 def _is_row_value(value: Expr) -> bool:
-    """Whether it follows from the columns of one row of an input, always in the same way."""
+    """Whether a value is computed from one row of an input, always in the same way."""
     if isinstance(value, Call):
         return value.function in ROW and all(map(_is_row_value, value.arguments))
     return isinstance(value, Column | Literal)
 
 
 def _is_composed(value: Expr, of: Sequence[Expr]) -> bool:
-    """Whether it follows from these values alone."""
+    """Whether a value is computed from these values alone."""
     if value in of or isinstance(value, Literal):
         return True
     return isinstance(value, Call) and value.function in ROW and all(_is_composed(one, of) for one in value.arguments)

@@ -1,4 +1,4 @@
-"""Writes expressions over a row as Spark's SQL, and reads them."""
+"""Writes expressions over a row as Spark SQL, and parses them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROW = "row"
 
 @lru_cache(1_000)
 def value_of(written: str) -> Expr:
-    """Reads a column, a field of one, or an expression in Spark's SQL over the columns of one relation.
+    """Parses a column, a field of one, or an expression in Spark SQL over the columns of one relation.
 
     Raises:
         NotUnderstood: a part that the algebra does not express.
@@ -44,7 +44,7 @@ def fault_of(written: str) -> str:
 
 
 def column_of(name: str) -> Column:
-    """Returns a column of the one relation that `value_of` reads expressions over."""
+    """Returns a column of the one relation over which `value_of` reads expressions."""
     return Column(_ROW, name)
 
 
@@ -54,7 +54,7 @@ def names_in(value: Expr) -> set[str]:
 
 
 def path_of(value: Expr) -> list[str] | None:
-    """Returns the names of a column, or of a field in one; None: the value is computed."""
+    """Returns the names of a column, or of a field in one; None if the value is computed."""
     match value:
         case Column(name=name):
             return [name]
@@ -65,7 +65,7 @@ def path_of(value: Expr) -> list[str] | None:
 
 
 def sql_of(value: Expr) -> str | None:
-    """A value of a row in Spark's SQL: a plain name for a column; None: it cannot be written."""
+    """Writes a value of a row in Spark SQL, a plain name for a column; None if it cannot be written."""
     match value:
         case Column():
             return _written(value.name)

@@ -1,4 +1,4 @@
-"""Several mistakes of one declaration as one error."""
+"""Collects several mistakes of one declaration in one error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from infra.errors import BadDeclaration, Unproved
 
 
 def found_by(*checks: Callable[[], object]) -> list[BadDeclaration]:
-    """The mistakes that the checks find; one that several find is in once."""
+    """Runs the checks and returns their distinct mistakes."""
     mistakes: dict[str, BadDeclaration] = {}
     for check in checks:
         try:
@@ -21,8 +21,10 @@ def found_by(*checks: Callable[[], object]) -> list[BadDeclaration]:
 
 
 def require_none(mistakes: Sequence[BadDeclaration]) -> None:
-    """Raises:
-    BadDeclaration: the first mistake, with the others in the fact `more`.
+    """Raises the mistakes as one error, if there are any.
+
+    Raises:
+        BadDeclaration: the first mistake, with the others in the fact `more`.
     """
     if mistakes:
         first, *others = mistakes
@@ -31,7 +33,7 @@ def require_none(mistakes: Sequence[BadDeclaration]) -> None:
 
 
 def split(fault: BadDeclaration) -> list[BadDeclaration]:
-    """The mistakes that the error was raised for, the first of them first."""
+    """Splits an error into the mistakes that it holds, in order."""
     more = fault.facts.get("more", [])
     others = [(str(other["message"]), other["hint"]) for other in more] if isinstance(more, list) else []
     facts = {name: value for name, value in fault.facts.items() if name != "more"}

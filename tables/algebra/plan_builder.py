@@ -1,4 +1,4 @@
-"""Makes relations of the algebra from what a plan or SQL text says: names are resolved here, and nowhere else."""
+"""Builds relations of the algebra from a plan or SQL text; the only place that resolves names."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class PlanBuilder:
         self._numbers = itertools.count(1)
 
     def node(self) -> int:
-        """The number of a new relation."""
+        """Returns the number of a new relation."""
         return next(self._numbers)
 
     def source(self, name: str) -> Relation:
-        """The rows of an input."""
+        """Returns the rows of an input."""
         if name not in self._inputs:
             return self.refused(ELSEWHERE.mistake(name=name))
         mention, columns = self.node(), self._inputs[name]
@@ -79,7 +79,7 @@ class PlanBuilder:
         return Source(name=name, mention=mention, columns=tuple(named))
 
     def unknown(self, below: Iterable[Relation], why: str) -> Relation:
-        """Rows of which nothing is known."""
+        """Returns rows about which nothing is known."""
         return Unknown(inputs=tuple(below), why=why, columns=(Named("", Rest("", self.node())),))
 
     def refused(self, mistake: PlanMistake) -> Relation:
@@ -87,11 +87,11 @@ class PlanBuilder:
         return Unknown(inputs=(), why=mistake.message, mistake=mistake, columns=(Named("", Rest("", self.node())),))
 
     def aliased(self, below: Relation, alias: str) -> Relation:
-        """Give rows an alias."""
+        """Gives rows an alias."""
         return replace(below, columns=tuple(replace(column, under=alias) for column in below.columns), plan_id=None)
 
     def filtered(self, below: Relation, conditions: Sequence[Expr], *, is_sort: bool = False) -> Relation:
-        """The rows for which the conditions hold, or all of them sorted; what they say of a join the join knows."""
+        """Filters rows by the conditions, or sorts them; equalities in conditions are added to a join below."""
         if not is_sort:
             below = _knowing(below, conditions)
         return Filter(input=below, conditions=tuple(conditions), is_sort=is_sort, columns=below.columns)
@@ -107,7 +107,7 @@ class PlanBuilder:
         return below
 
     def projected(self, below: Relation, columns: Iterable[Named]) -> Relation:
-        """Columns computed of the rows; of all of them together, where one is an aggregate."""
+        """Computes columns for each row; for all rows together if one is an aggregate."""
         columns = tuple(columns)
         below_parts = {part for column in below.columns for part in parts(column.value)}
         of_rows = (one for column in columns for one in _outside(column.value))
@@ -116,7 +116,7 @@ class PlanBuilder:
         return Project(input=below, computed=tuple(column.value for column in columns), columns=columns)
 
     def with_columns(self, below: Relation, new: Iterable[Named]) -> Relation:
-        """The rows with columns replaced where there are some of that name, else added."""
+        """Replaces columns of the same name, and adds the others."""
         columns = list(below.columns)
         for one in new:
             at = [n for n, column in enumerate(columns) if column.name.lower() == one.name.lower()]
@@ -127,13 +127,13 @@ class PlanBuilder:
         return self.projected(below, columns)
 
     def without(self, below: Relation, names: Iterable[str], values: Iterable[Expr] = ()) -> Relation:
-        """The rows without the columns of these names and values."""
+        """Removes the columns of these names and values."""
         gone = set(values)
         kept = [column for column in _without(below.columns, names) if column.value not in gone]
         return self.projected(below, kept)
 
     def renamed(self, below: Relation, renames: Iterable[tuple[str, str]]) -> Relation:
-        """The rows with columns renamed, one after the other."""
+        """Renames columns, one after the other."""
         columns = list(below.columns)
         for old, new in renames:
             if below.is_open and not any(column.name.lower() == old.lower() for column in columns):
@@ -179,7 +179,7 @@ class PlanBuilder:
         return Project(input=group, computed=tuple(column.value for column in columns), columns=columns)
 
     def distinct(self, below: Relation, names: Sequence[str] | None = None) -> Relation:
-        """One row of all that agree in these columns; None: in all."""
+        """Keeps one row of all that agree in these columns; None: in all columns."""
         values = [c.value for c in below.columns] if names is None else [self.column([n], [below]) for n in names]
         return Distinct(input=below, by=tuple(values), columns=below.columns)
 
@@ -191,7 +191,7 @@ class PlanBuilder:
         conditions: Iterable[Expr] = (),
         using: Sequence[str] = (),
     ) -> Relation:
-        """Pairs of rows, `using` naming columns in which they agree and of which one stays."""
+        """Joins rows; `using` names columns in which they agree and of which one stays."""
         node = self.node()
         conditions = tuple(one for condition in conditions for one in conjuncts(condition))
         shared = [(self.column([name], [left]), self.column([name], [right])) for name in using]
@@ -211,7 +211,7 @@ class PlanBuilder:
         return replace(join, columns=(*merged, *columns))
 
     def united(self, inputs: Sequence[Relation], kind: str, *, by_name: bool = False, fills: bool = False) -> Relation:
-        """The rows of several relations.
+        """Unites the rows of several relations.
 
         Args:
             by_name: columns of the same name are one; else those in the same place.
@@ -238,7 +238,7 @@ class PlanBuilder:
         return Union(node=node, inputs=tuple(inputs), values=tuple(values), kind=kind, columns=columns)
 
     def column(self, path: Sequence[str], below: Sequence[Relation], plan_id: int | None = None) -> Expr:
-        """The value of a column of one of these relations.
+        """Resolves a column of one of these relations.
 
         Args:
             plan_id: the relation that the column was taken from by `frame.column`, in one of these or below it.
@@ -257,7 +257,7 @@ class PlanBuilder:
         return self._hidden(path, below)
 
     def _hidden(self, path: Sequence[str], below: Sequence[Relation]) -> Expr:
-        """A column that a projection left out, which Spark finds for conditions and orders."""
+        """Resolves a column that a projection left out, which Spark finds for conditions and orders."""
         deeper = [one for root in below for one in root.below if isinstance(root, Filter | Project)]
         values = [value for one in deeper if (value := one.value(path)) is not None]
         if len(values) == 1:
@@ -268,7 +268,7 @@ class PlanBuilder:
         return Missing(".".join(path), tuple(dict.fromkeys(name for one in below for name in one.names)))
 
     def call(self, function: str, values: Iterable[Expr], node: int, *, is_distinct: bool = False) -> Expr:
-        """A call of a function of Spark by the relation of that number.
+        """Builds a call of a Spark function by the relation of that number.
 
         Raises:
             NotUnderstood: it may be of one row, or of several.
@@ -284,12 +284,12 @@ class PlanBuilder:
 
 
 def struct_of(members: Iterable[tuple[str, Expr]]) -> Expr:
-    """A struct of these members."""
+    """Builds a struct of these members."""
     return Call("named_struct", tuple(one for name, value in members for one in (text(name), value)))
 
 
 def text(value: str) -> Literal:
-    """A constant text."""
+    """Builds a constant text."""
     return Literal(value, SPARK.literal(value))
 
 
@@ -309,7 +309,7 @@ def cube_sets(each: Sequence[frozenset[int]]) -> list[frozenset[int]]:
 
 
 def extracted(value: Expr, key: Expr) -> Expr:
-    """A field of a struct, or an element of an array or map."""
+    """Builds the access to a field of a struct, or to an element of an array or map."""
     if isinstance(key, Literal) and key.sql.startswith("'"):
         return field_of(value, key.text)
     return Call("get", (value, key))
@@ -321,7 +321,7 @@ def window_name(value: Expr) -> str:
 
 
 def windowed(made: Expr, node: int, partition: tuple[Expr, ...], order: tuple[Expr, ...], *, is_by_rows: bool) -> Expr:
-    """The value of a function over a window."""
+    """Builds a function over a window."""
     if isinstance(made, Aggregate | Call):
         return Windowed(node, made.function, made.arguments, partition, order, is_by_rows)
     if isinstance(made, Opaque):
@@ -330,7 +330,7 @@ def windowed(made: Expr, node: int, partition: tuple[Expr, ...], order: tuple[Ex
 
 
 def starred(path: Sequence[str], below: Relation, builder: PlanBuilder) -> list[Named]:
-    """All columns, those under an alias, or the fields of a struct."""
+    """Expands a star: all columns, those under an alias, or the fields of a struct."""
     if not path:
         return list(below.columns)
     under = [c for c in below.columns if len(path) == 1 and c.under.lower() == path[0].lower()]
@@ -364,7 +364,7 @@ def _without(columns: Iterable[Named], names: Iterable[str]) -> list[Named]:
 
 
 def _outside(value: Expr) -> Iterator[Expr]:
-    """An expression and all in it, but not what a window function computes."""
+    """Yields an expression and its parts, but not those within a window function."""
     yield value
     if not isinstance(value, Windowed):
         for one in arguments(value):
@@ -378,7 +378,7 @@ def _all(root: Relation) -> Iterator[Relation]:
 
 
 def _of_plan(root: Relation, plan_id: int, path: Sequence[str]) -> list[Expr]:
-    """Values of the column in the relations with that plan id, as the columns of `root` have them."""
+    """Resolves the column in the relations with that plan id, as seen in the columns of `root`."""
     if root.plan_id == plan_id:
         value = root.value(path)
         return [] if value is None else [value]
@@ -393,7 +393,7 @@ def _of_plan(root: Relation, plan_id: int, path: Sequence[str]) -> list[Expr]:
 
 
 def _base(value: Expr) -> Expr:
-    """A struct of which the value is a field, or the value."""
+    """Returns the struct of which the value is a field, or the value itself."""
     while isinstance(value, Call) and value.function == "field":
         value = value.arguments[0]
     return value

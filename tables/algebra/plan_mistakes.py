@@ -369,7 +369,7 @@ def _inexact_results(root: Relation, tolerances: Collection[str]) -> Iterator[Ma
 
 
 def _compared(one: Relation) -> list[Expr]:
-    """Returns the values by which it finds rows that belong together, or their order."""
+    """Returns the values by which a relation matches or orders rows."""
     match one:
         case Group():
             made = [part for value in one.computed for part in parts(value) if isinstance(part, Aggregate)]

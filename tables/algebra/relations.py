@@ -1,7 +1,8 @@
 """The relational algebra that a table's function is read as: relations, whose columns are expressions of their inputs.
 
 An expression is written down to the columns of the inputs, or to a value that a relation makes of several rows. Two
-columns with equal expressions hold the same value. What the algebra cannot express is `Unknown`, which proves nothing.
+columns with equal expressions hold the same value. A relation that the algebra cannot express is `Unknown`, which
+proves nothing.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class Rest(Expr):
 
 @dataclass(frozen=True)
 class Named:
-    """A column of a relation; without a name where Spark makes one up. `under` is the relation's alias."""
+    """A column of a relation; without a name if Spark makes one up. `under` is the relation's alias."""
 
     name: str
     value: Expr
@@ -150,7 +151,7 @@ class Relation:
 
     @property
     def below(self) -> tuple[Relation, ...]:
-        """The relations that it is made from."""
+        """The relations from which it is built."""
         return tuple(one for one in _children(self) if isinstance(one, Relation))
 
     @property
@@ -165,7 +166,7 @@ class Relation:
 
     @property
     def is_counted(self) -> bool:
-        """Whether it is known how many columns it has, be it without their names."""
+        """Whether the number of its columns is known, even without their names."""
         return not any(isinstance(column.value, Rest) for column in self.columns)
 
     @property
@@ -173,7 +174,7 @@ class Relation:
         return tuple(column.name for column in self.columns if column.name)
 
     def value(self, path: Sequence[str]) -> Expr | None:
-        """The value of a column, or of a field in it; None: it has no such column, or it has several.
+        """Returns the value of a column, or of a field in it; None if there is no such column, or several.
 
         Args:
             path: alias, name and fields, as they are written: capital letters do not count.
@@ -186,7 +187,7 @@ class Relation:
         return None if found is None else field_at(found, path[1:])
 
     def name_of(self, *wanted: Expr) -> str | None:
-        """The first column that holds one of these values."""
+        """Returns the first column that has one of these values, or None."""
         named = [column.name for column in self.columns if column.name]
         hidden = [one.name for one in wanted if isinstance(one, Column)]
         return next((name for name in (*named, *hidden) if self.value([name]) in wanted), None)
@@ -233,7 +234,7 @@ class Project(OfOne):
 
     @property
     def places(self) -> list[Expr]:
-        """The column that numbers the rows that it makes of one, where there is one: the first of `posexplode`."""
+        """The column that numbers the rows that it makes of one, if there is one: the first of `posexplode`."""
         made = [one for one in self._own() if isinstance(one, Generated) and one.function.startswith("posexplode")]
         numbered = [one for one in self.computed if isinstance(one, Generated) and one.arguments == tuple(made[:1])]
         return [] if self._has_overlaps else list(numbered[:1])
@@ -243,7 +244,7 @@ class Project(OfOne):
         return any(isinstance(one, Call) and one.function == "window" and len(one.arguments) > 2 for one in self._own())
 
     def _own(self) -> list[Expr]:
-        """The expressions that it computes and its input does not have."""
+        """Returns the expressions that it computes and its input does not have."""
         inner = {part for column in self.input.columns for part in parts(column.value)}
         return [part for one in self.computed for part in parts(one) if part not in inner]
 
@@ -318,7 +319,7 @@ class Union(Relation):
 
 @dataclass(frozen=True, kw_only=True)
 class Distinct(OfOne):
-    """One row of all that agree in `by`; which one is open where they differ in other columns."""
+    """One row of all that agree in `by`; which one is open if they differ in other columns."""
 
     by: tuple[Expr, ...]
 
@@ -355,21 +356,21 @@ class Unknown(Relation):
 
 
 def relations(root: Relation) -> Iterator[Relation]:
-    """A relation and all below it, the inputs first."""
+    """Yields a relation and all below it, the inputs first."""
     for one in root.below:
         yield from relations(one)
     yield root
 
 
 def parts(value: Expr) -> Iterator[Expr]:
-    """An expression and all in it."""
+    """Yields an expression and all of its parts."""
     yield value
     for inner in arguments(value):
         yield from parts(inner)
 
 
 def arguments(value: Expr) -> tuple[Expr, ...]:
-    """The expressions right under one."""
+    """Returns the direct parts of an expression."""
     return tuple(one for one in _children(value) if isinstance(one, Expr))
 
 
@@ -394,7 +395,7 @@ def _flat(content: object) -> Iterator[object]:
 
 
 def mapped(value: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """The expression with parts replaced by what `change` gives for them; None leaves a part as it is.
+    """Replaces parts of an expression by the results of `change`; None leaves a part unchanged.
 
     Values that a relation makes of several rows are replaced as a whole or not at all.
     """
@@ -407,7 +408,7 @@ def mapped(value: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def field_of(value: Expr, name: str) -> Expr:
-    """A field of a struct."""
+    """Builds the access to a field of a struct."""
     return Call("field", (value, Literal(name, SPARK.name(name))))
 
 
@@ -419,7 +420,7 @@ def field_at(value: Expr, path: Sequence[str]) -> Expr:
 
 
 def _one(columns: Sequence[Named], name: str) -> Expr | None:
-    """The value of the column of that name; None: there is none, or several that differ."""
+    """Returns the value of the column of that name; None if there is none, or several that differ."""
     values = {c.value for c in columns if c.name.lower() == name.lower()}
     if not values:
         rests = [c.value for c in columns if isinstance(c.value, Rest) and name.lower() not in c.value.without]
@@ -435,7 +436,7 @@ def _hidden(rest: Rest, name: str) -> Expr:
 
 
 def _member(value: Expr, name: str) -> Expr | None:
-    """The value in a struct under that name, where the function makes the struct itself."""
+    """Returns the value of that name in a struct that the function builds itself, or None."""
     if not (isinstance(value, Call) and value.function == "named_struct"):
         return None
     names, values = value.arguments[::2], value.arguments[1::2]

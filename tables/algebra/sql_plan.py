@@ -1,4 +1,4 @@
-"""Reads SQL text of a table's function, whole queries and expressions, into the algebra; sqlglot parses it."""
+"""Parses SQL of a table's function, whole queries and expressions, into the algebra, with sqlglot."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ class SqlReader:
         """Those of subqueries within the expressions that were read last."""
 
     def query(self, written: str) -> Relation:
-        """The rows of a query."""
+        """Parses a query."""
         return self._query(parsed(written))
 
     def value(self, written: str, below: Sequence[Relation], node: int) -> Expr:
-        """The value of an expression."""
+        """Parses an expression."""
         value = self._value(parsed(written), below, node)
         self._require_no_query()
         return value
 
     def columns(self, written: str, below: Relation, node: int) -> list[Named]:
-        """The columns that one expression of a projection makes."""
+        """Parses one expression of a projection to its columns."""
         columns = self._columns(parsed(written), below, node)
         self._require_no_query()
         return columns
@@ -122,7 +122,7 @@ class SqlReader:
         return SqlReader(self._build, within._views, outer=self._outer)._select(one)
 
     def _with(self, one: exp.Expr) -> SqlReader:
-        """A reader that knows the relations that WITH names, too."""
+        """Returns a reader that also knows the relations that WITH names."""
         clause = one.args.get("with_") or one.args.get("with")
         if clause is None:
             return self
@@ -136,7 +136,7 @@ class SqlReader:
         return reader
 
     def renamed(self, query: exp.Expr, columns: Sequence[str]) -> Relation:
-        """The rows of a query, its columns under these names where there are some."""
+        """Builds the rows of a query, with its columns renamed if names are given."""
         rows = self._query(query)
         return self._named(rows, columns) if columns else rows
 
@@ -212,14 +212,14 @@ class SqlReader:
         return Opaque(self._build.node(), "a subquery within an expression", tuple(dict.fromkeys(made_of)))
 
     def _by(self, one: exp.Expr, columns: Sequence[Named], below: Relation, node: int) -> Named:
-        """The expression of a term of GROUP BY or ORDER BY, which may be a place in the result."""
+        """Resolves a term of GROUP BY or ORDER BY, which may be a position in the result."""
         if isinstance(one, exp.Literal) and not one.is_string and 0 < int(one.name) <= len(columns):
             return columns[int(one.name) - 1]
         value = self._value(one, [below], node)
         return Named(window_name(value) or one.alias_or_name, value)
 
     def _tail(self, rows: Relation, one: exp.Expr) -> Relation:
-        """The end of a query: alias, ORDER BY, LIMIT."""
+        """Applies the end of a query: alias, ORDER BY, LIMIT."""
         if order := one.args.get("order") or one.args.get("sort"):
             values = [self._by(term.this, rows.columns, rows, self._build.node()).value for term in order.expressions]
             rows = self._build.filtered(rows, values, is_sort=True)
@@ -232,7 +232,7 @@ class SqlReader:
         return rows
 
     def _aliased(self, rows: Relation, one: exp.Expr) -> Relation:
-        """A relation under its alias, the columns under those that it names."""
+        """Applies an alias to a relation, and its names to the columns."""
         alias = one.args.get("alias")
         if isinstance(alias, exp.TableAlias) and alias.columns:
             rows = self._named(rows, [column.name for column in alias.columns])

@@ -1,4 +1,4 @@
-"""Event time in a table's function: windows, days, sessions, and the distance in time of joined rows."""
+"""Derives event times in a table's function: windows, days, sessions, and distances in time of joined rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TimeFacts:
     Attributes:
         parameters: `event_time`, `depends_within`, `closes_at`, `ends_at`, as far as they follow.
         lost: what the rows of a group are of, and the result does not have: the start of the window.
-        other_time: the time that the function goes by, where it is another one than the event time of the input.
+        other_time: the time that the function goes by, if it is another one than the event time of the input.
     """
 
     parameters: Mapping[str, str]
@@ -52,7 +52,7 @@ class TimeFacts:
 
 
 def times_of(root: Relation, is_event_time: IsEventTime, *, never_closes: bool) -> TimeFacts:
-    """The times of the columns of the result.
+    """Derives the times of the result's columns.
 
     Args:
         is_event_time: whether a value is the event time of the input that it is from.
@@ -69,7 +69,7 @@ def times_of(root: Relation, is_event_time: IsEventTime, *, never_closes: bool) 
 
 
 def window_start(root: Relation, group: Group, window: Call) -> str | None:
-    """The column of the result that holds when a window starts, or the first row of a session."""
+    """Returns the column of the result that holds the start of a window or session, or None."""
     starts: list[Expr] = [field_of(window, "start")]
     if window.function == "session_window":
         starts += [one for one in group.computed if isinstance(one, Aggregate) and one.function == "min" and
@@ -112,7 +112,7 @@ def _of_window(root: Relation, group: Group, window: Call, begins: str | None, *
 
 
 def _truncated(value: Expr, is_event_time: IsEventTime) -> str:
-    """How far from an event time its day or hour starts; empty: the value is none."""
+    """Returns the distance from an event time to the start of its day or hour; empty if the value is neither."""
     match value:
         case Call(function="date_trunc", arguments=(Literal() as unit, time)) if is_event_time(time):
             return _TRUNCATIONS.get(unit.text.lower(), "")
@@ -154,7 +154,7 @@ def _is_shifted(column: Named, times: Iterable[Expr], ms: int) -> bool:
 
 
 def _near(join: Join) -> Iterator[tuple[Expr, Expr, Shift, Shift]]:
-    """A left and a right time, with the least and the greatest distance of the right one from the left one."""
+    """Yields a left and a right time, with the least and the greatest distance of the right one from the left one."""
     least: dict[tuple[Expr, Expr], Shift] = {}
     greatest: dict[tuple[Expr, Expr], Shift] = {}
     for later, earlier in _ordered(join.conditions):
@@ -172,7 +172,7 @@ def _near(join: Join) -> Iterator[tuple[Expr, Expr, Shift, Shift]]:
 
 
 def _ordered(conditions: Iterable[Expr]) -> Iterator[tuple[Expr, Expr]]:
-    """Pairs of values of which the first is not less than the second."""
+    """Yields pairs of values of which the first is not less than the second."""
     for one in conditions:
         match one:
             case Call(function=">=" | ">", arguments=(a, b)):
@@ -185,7 +185,7 @@ def _ordered(conditions: Iterable[Expr]) -> Iterator[tuple[Expr, Expr]]:
 
 
 def _shift(value: Expr) -> Shift | None:
-    """A column, or a column and a fixed length of time; None: something else."""
+    """Parses a column, or a column plus a fixed duration; None for other expressions."""
     match value:
         case Call(function="+" | "-", arguments=(time, Literal() as length)):
             try:

@@ -1,4 +1,4 @@
-"""Mistakes that Spark's analysis finds in tables: names and types, against empty frames of the declared schemas."""
+"""Finds mistakes of tables by Spark's analysis of names and types, over empty frames of the declared schemas."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Analysis:
 
 
 def analyse(spark: SparkSession, registry: Registry, tables: Sequence[Table]) -> Analysis:
-    """Analyse tables and those that they read; no row is read.
+    """Analyzes tables and those that they read, without reading a row.
 
-    A table that reads one whose columns cannot be known is not looked at.
+    A table that reads one with unknown columns is skipped.
     """
     needed = {table.full_name for table in tables}
     for table in reversed(registry.in_order()):
@@ -73,7 +73,7 @@ def analyse(spark: SparkSession, registry: Registry, tables: Sequence[Table]) ->
 
 
 def whole_scopes(registry: Registry, table: Table, columns_of: Callable[[Table], Collection[str]]) -> list[str]:
-    """The inputs of a table of which each change recomputes the whole table.
+    """Lists the inputs of a table of which each change recomputes the whole table.
 
     Args:
         columns_of: the columns of an input that is a table.
@@ -88,16 +88,16 @@ def whole_scopes(registry: Registry, table: Table, columns_of: Callable[[Table],
 
 
 def _is_whole_scope(table: Table, source: Topic | Table, columns: Collection[str]) -> bool:
-    """Whether each change of an input recomputes the whole table: nothing says which rows of it.
+    """Whether each change of an input recomputes the whole table, since nothing limits the affected rows.
 
-    That is right, and costs as much as the table takes to be computed.
+    The recomputation is right, and costs as much as computing the table.
     """
     is_dated = table.depends_within is not None and source.event_time is not None
     return not is_dated and not table.restricting(source, columns)
 
 
 def require_no_mistake(spark: SparkSession, registry: Registry, table: Table) -> None:
-    """Refuse a table in which the analysis finds a mistake.
+    """Refuses a table in which the analysis finds a mistake.
 
     Raises:
         BadDeclaration: the first mistake, with the others in the fact `more`.
@@ -110,7 +110,7 @@ def require_no_mistake(spark: SparkSession, registry: Registry, table: Table) ->
 
 
 def empty_input(spark: SparkSession, source: Topic, table: Table) -> DataFrame:
-    """The frame that the table's function gets of a topic without records."""
+    """Builds an empty frame for a topic, as the table's function gets it."""
     from pyspark.sql import types as T
     from pyspark.sql.pandas.types import from_arrow_type
 
@@ -161,7 +161,7 @@ def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclara
 
 
 def wrong_types(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
-    """Columns of a type that no Delta table has, or that what the declaration uses them for does not take."""
+    """Yields columns of a type that Delta tables lack, or that does not fit their use in the declaration."""
     for field in schema.fields:
         if (kind := next(_unstored(field.dataType), None)) is not None:
             name = kind.simpleString()
@@ -174,7 +174,7 @@ def wrong_types(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
 
 
 def _unstored(kind: DataType) -> Iterator[DataType]:
-    """The types of a value, or of its parts, that Delta tables do not have."""
+    """Yields the types of a value, or of its parts, that Delta tables lack."""
     from pyspark.sql import types as T
 
     if isinstance(kind, T.StructType):
@@ -192,14 +192,14 @@ def _unstored(kind: DataType) -> Iterator[DataType]:
 
 
 def _collated(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
-    """Refuses columns of texts with a collation, by which Spark alone takes different texts for one."""
+    """Yields text columns with a collation, by which only Spark considers different texts equal."""
     for field in schema.fields:
         if " collate " in (name := field.dataType.simpleString()):
             yield _mistake(table, COLLATED, column=field.name, type=name)
 
 
 def _wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
-    """Columns that the declaration uses as times, and that are of another type."""
+    """Yields columns that the declaration uses as times and that have another type."""
     for what, kinds in {
         "event_time": ("timestamp", "date"),
         "ends_at": ("timestamp", "date"),
@@ -227,7 +227,7 @@ def _wrong_tolerances(table: Table, schema: StructType) -> Iterator[BadDeclarati
 
 
 def _wrong_order(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
-    """Columns that cannot be compared: of the key, or any where `sequence_by` keeps the greatest row."""
+    """Yields columns that cannot be compared: those of the key, or any if `sequence_by` keeps the greatest row."""
     maps = [f.name for f in schema.fields if "map<" in f.dataType.simpleString()]
     keys = [name for name in maps if name in table.primary_key]
     if keys or (table.sequence_by and maps):
@@ -261,7 +261,7 @@ _IMPURE = re.compile(rf'\b({_IMPURE_FUNCTIONS})\(|function_name: "({_IMPURE_FUNC
 
 
 def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
-    """Finds a function of Spark whose answer depends on when or where it is called, by the plan without data if any."""
+    """Finds an impure Spark function, by the plan without data if there is one, else by the analysed plan."""
     try:
         name = impure_function(table.derive, table.inputs)
     except BadDeclaration:
@@ -276,7 +276,7 @@ def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
 
 
 def wrong_columns(table: Table, columns: Sequence[str]) -> Iterator[BadDeclaration]:
-    """Columns that the declaration names and the function does not return, or returns and must not."""
+    """Yields columns that the declaration names and the function does not return, or returns and must not."""
     for what in (*NAMING, "columns"):
         value = getattr(table, what)
         named = [value] if isinstance(value, str) else list(value or [])
@@ -299,7 +299,7 @@ def _mistake(table: Table, refusal: Refusal, **details: object) -> BadDeclaratio
 
 
 def _plan(rows: DataFrame) -> str:
-    """The analysed plan as text, before any function in it is replaced by its value; of a client, the plan as sent."""
+    """Returns the analysed plan as text, before constant functions are evaluated; for a client, the plan as sent."""
     if type(rows).__module__.startswith("pyspark.sql.connect."):
         remote: Any = rows
         return str(remote._plan.to_proto(remote._session.client))

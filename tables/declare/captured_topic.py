@@ -62,7 +62,7 @@ def changes_of(
     segment_bytes: int = 16 * 1024 * 1024,
     local_retention: str = "1 day",
 ) -> Topic:
-    """A topic with every change of a table of the captured database, a snapshot of its rows first.
+    """Declares a topic with every change of a table of the captured database, a snapshot of its rows first.
 
     An event has the row as it is after the change, of a delete its key, and:
 
@@ -71,8 +71,8 @@ def changes_of(
     - `cdc_snapshot`: the number of the snapshot that it belongs to, or follows: 1, and the next each time that the
       table is captured again. A deletion that belongs to a snapshot is of a row that was gone by then. 0: of an
       incremental snapshot, which a signal to Debezium starts; tables do not need its rows.
-    - `cdc_commit_lsn`, `cdc_lsn`: where in the database's log the transaction before it was committed, and where the
-      change is: the order of changes. Of a snapshot's row, up to where the snapshot shows the database, and 0.
+    - `cdc_commit_lsn`, `cdc_lsn`: the positions in the database's log of the previous commit and of the change,
+      which order changes. A row of a snapshot has the position that the snapshot shows, and 0.
     - `cdc_at`: when the transaction was committed, of a snapshot's row when it was read; the event time.
     - `cdc_transaction`: the id of the transaction.
     - `cdc_unchanged`: columns whose large values the update did not touch, so that the database did not send them.
@@ -108,7 +108,7 @@ def changes_of(
 
 
 def _captured_schema(columns: Mapping[str, str], primary_key: Sequence[str]) -> dict[str, str]:
-    """The schema of a topic of these columns, all but the key nullable."""
+    """Builds the schema of a topic of these columns, all but the key nullable."""
     schema: dict[str, str] = {}
     for column, text in columns.items():
         kind = parse_type(column, text)
@@ -143,12 +143,12 @@ def outbox_of(
     segment_bytes: int = 16 * 1024 * 1024,
     local_retention: str = "1 day",
 ) -> Topic:
-    """A topic with the events that a service writes to an outbox table, in the transaction that they are of.
+    """Declares a topic with the events that a service writes to an outbox table, within its own transactions.
 
     The table has Debezium's columns `id`, `aggregatetype`, `aggregateid`, `type` and `payload`, none null. Each
-    inserted row is one record: its value is `payload`, JSON, its key is `aggregateid`, its headers are the others. What
-    happens to a row afterwards is no event, so that the service may delete it in the same transaction. Records are in
-    the order of commits. One that is sent again has the same `event_id`, and counts once in tables.
+    inserted row is one record: its value is `payload`, JSON, its key is `aggregateid`, its headers are the others.
+    Updates and deletes of a row are no events, so that the service may delete it in the same transaction. Records are
+    in the order of commits. One that is sent again has the same `event_id`, and counts once in tables.
 
     An event has the columns of `schema`, then `event_id`, `event_type`, `aggregate_type` and `aggregate_id`, strings.
 
@@ -183,7 +183,7 @@ def outbox_of(
 
 
 def captures(registry: Registry) -> list[Capture]:
-    """The captures of the declared topics; the first of changes writes the marks."""
+    """Lists the captures of the declared topics; the first one of changes writes the marks."""
     declared = [_capture(topic, topic.captures) for topic in registry.topics.values() if topic.captures]
     writer = next((capture for capture in declared if not capture.is_outbox), None)
     return [replace(capture, writes_marks=capture is writer) for capture in declared]

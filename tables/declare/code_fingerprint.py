@@ -77,7 +77,7 @@ _NOT_DEFINING = BOUND | frozenset(
 
 
 def fingerprint(table: Table) -> str:
-    """Twelve hex digits that change when the rows that the table should hold may change.
+    """Computes twelve hex digits that change if the rows that the table should have may change.
 
     They follow the function, the functions, classes and constants of this repository that it uses, directly or through
     others, and the parameters of the declaration. They do not follow comments, docstrings, formatting, rules, or
@@ -130,13 +130,13 @@ def read_origin(module: ModuleType, tree: ast.Module, name: str) -> Code:
 
 
 def parameters(declaration: Table | Topic, without: frozenset[str]) -> str:
-    """The parameters that are given, but for some, as text."""
+    """Formats the given parameters, except for some, as text."""
     values = {f.name: getattr(declaration, f.name) for f in fields(declaration) if f.name not in without}
     return repr(sorted((name, str(value)) for name, value in values.items() if value is not None))
 
 
 def digest(lines: Sequence[str]) -> str:
-    """Twelve hex digits of these lines."""
+    """Hashes lines to twelve hex digits."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
@@ -153,7 +153,7 @@ class _Reader:
         self._origins: set[tuple[str, str]] = set()
 
     def read(self, value: object) -> Iterator[str]:
-        """Lines that change when what the value does may change."""
+        """Yields lines that change if the behaviour of the value may change."""
         if type(value) in _PLAIN:
             yield repr(value)
             return
@@ -246,7 +246,7 @@ class _Reader:
             yield from self._read_value(function)
 
     def _read_value(self, value: object) -> Iterator[str]:
-        """Writes down a value of a type of another package."""
+        """Yields lines for a value of a type of another package."""
         kind = name_in_module(type(value))
         if kind == "numpy.ndarray":
             array: Any = value
@@ -348,7 +348,7 @@ class _Reader:
             yield from self.read(value)
 
     def _read_names(self, tree: ast.AST, known: Mapping[str, object], module: str, file: str) -> Iterator[str]:
-        """The values of names in the code: those that it imports itself, then those around it."""
+        """Yields lines for the names in the code: those that it imports itself, then those around it."""
         seen = {**known, **dict(imported(tree, module))}
         self._note(outer_paths(tree), seen, file)
         self.uses |= {Use(SET_ORDER, file, line): None for line in sets_in_order(tree, seen)}
@@ -377,7 +377,7 @@ def _in_order(item: object) -> str:
 
 
 def _with_imports(tree: ast.AST, known: Mapping[str, object]) -> ast.AST:
-    """The function without `@table`, which says nothing of it, and Spark's names as the imports that they stand for."""
+    """Removes `@table` from the function, and replaces Spark's names by the imports that they stand for."""
     function = tree.body[0] if isinstance(tree, ast.Module) else None
     if not isinstance(function, ast.FunctionDef):
         return tree

@@ -1,4 +1,4 @@
-"""Reads one file under a domain's folder: the topic or the table that it declares, and what is wrong with it."""
+"""Reads one file under a domain's folder: the topic or the table that it declares, and its mistakes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class DeclarationFile:
         return f"{self.path.parent.name}.{self.path.stem}"
 
     def reads(self, known: Collection[str]) -> dict[str, str]:
-        """Parameter of the function -> full name of what it reads."""
+        """Maps each parameter of the function to the full name of its input."""
         return {name: full_name_of(self.path.parent.name, name, known) for name in self.draft.inputs}
 
 
@@ -147,7 +147,7 @@ def _require_unbound(declared: Topic | Draft) -> None:
 
 
 def _module(path: Path, tree: ast.Module) -> ModuleType:
-    """Executes the text itself: bytecode of a file that was edited within the second passes for current."""
+    """Executes the source itself: cached bytecode may be stale if the file was edited within the second."""
     name = f"tables.{path.parent.name}.{path.stem}" if path.parent.parent == FOLDER else f"declared.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
@@ -168,6 +168,6 @@ def _check_heavy_imports(tree: ast.Module) -> None:
 
 
 def full_name_of(domain: str, name: str, known: Collection[str]) -> str:
-    """The input that a parameter of that name means: `name` of its own domain before `domain__name`."""
+    """Returns the full name of a parameter's input: `name` in its own domain takes precedence over `domain__name`."""
     own = f"{domain}.{name}"
     return own if own in known else name.replace("__", ".", 1)

@@ -44,7 +44,7 @@ class Encoding:
         return cast("type[Parser]", resolve_name(self.parser))
 
     def types_in(self, schema: Schema) -> Mapping[str, Callable[[], FieldType]]:
-        """Field of a schema -> what computes its type.
+        """Maps each field of a schema to a function that computes its type.
 
         Raises:
             BadSchema: it cannot be read.
@@ -52,7 +52,7 @@ class Encoding:
         return cast("FieldTypes", resolve_name(self.field_types))(schema)
 
     def unreadable(self, writer: Schema, reader: Schema) -> Iterator[str]:
-        """The parts of one schema that another one cannot read, for people.
+        """Lists the parts of one schema that another one cannot read, for people.
 
         Raises:
             BadSchema: one of them cannot be read.
@@ -79,7 +79,7 @@ ENCODINGS = {
 
 
 def find_encoding(name: str) -> Encoding:
-    """The encoding of that name; `module:Class` is a parser of one's own.
+    """Returns the encoding of that name; `module:Class` is a custom parser.
 
     Raises:
         BadDeclaration: there is none, or its parser cannot be imported.

@@ -1,7 +1,7 @@
-"""Parameters of a table that follow from what its function does: what they are, and why one cannot be had.
+"""Infers parameters of a table from its function, or the reason why one cannot be inferred.
 
-What is inferred is a pure function of the code, so it is kept next to the code, as Python keeps its bytecode, under a
-digest of all that it follows from. Loading declarations then imports no Spark.
+The inference is a pure function of the code, so it is stored next to the code, like Python's bytecode, under a digest
+of its inputs. Loading declarations then imports no Spark.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ Source = Topic | Table
 
 
 def complete(draft: Draft, inference: Inference, inputs: Mapping[str, Sequence[str] | None]) -> dict[str, Any]:
-    """The parameters given, and those inferred where none is given; `inputs` has the columns of each that are known.
+    """Merges given and inferred parameters, given ones first; `inputs` has the known columns of each input.
 
     Raises:
         BadDeclaration: a parameter that is needed is neither, or a given one contradicts the plan.
@@ -119,7 +119,7 @@ def complete(draft: Draft, inference: Inference, inputs: Mapping[str, Sequence[s
 def scope_columns(
     by: Sequence[str], inference: Inference, inputs: Mapping[str, Sequence[str] | None]
 ) -> dict[str, dict[str, str | None]] | None:
-    """The expressions by which inputs have the columns of `recompute_by`, where these are not columns of that name.
+    """Returns the expressions for columns of `recompute_by` in inputs, for those without a column of that name.
 
     Args:
         inputs: input -> its columns; None: not known.
@@ -137,7 +137,7 @@ def scope_columns(
 
 
 def redundant(draft: Draft, inference: Inference, inputs: Mapping[str, Sequence[str] | None]) -> tuple[str, ...]:
-    """The parameters that are given as they would be inferred; `inputs` as of `complete`."""
+    """Lists the parameters that are given as they would be inferred; `inputs` as in `complete`."""
     by = draft.given.get("recompute_by", inference.parameters.get("recompute_by", ()))
     inferred = {**inference.parameters, "scope_columns": scope_columns(by, inference, inputs)}
     both = [name for name in INFERRED if draft.given.get(name) is not None and inferred.get(name) is not None]
@@ -151,7 +151,7 @@ def _meaning(name: str, value: Any) -> Any:
 
 
 def _missing(found: Mapping[str, Any], inference: Inference) -> Iterator[BadDeclaration]:
-    """The parameters that are needed and missing, one mistake for each reason."""
+    """Yields the required parameters that are missing, one mistake for each reason."""
     missing: dict[str, list[str]] = {}
     for name in ("primary_key", "recompute_by"):
         if name not in found:
@@ -171,7 +171,7 @@ def plan_mistakes(derive: Callable[..., object], inference: Inference, *, on_str
 
 
 def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> Inference:
-    """Infer what follows from the plan of the function.
+    """Infers parameters and facts from the plan of the function.
 
     Args:
         sources: parameter of the function -> what it reads.
@@ -188,7 +188,7 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
 def kept(
     file: DeclarationFile, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]
 ) -> Inference:
-    """The inference from the file next to the declaration where there is one; else it is written there."""
+    """Reads the inference from the file next to the declaration, or infers and writes it."""
     digest = _digest(file, sources, columns)
     place = file.path.parent / "__pycache__" / f"{file.path.stem}.inferred.json"
     try:
@@ -223,7 +223,7 @@ def _own_code() -> str:
 
 
 def _identity(source: Source) -> tuple[str, ...]:
-    """The columns that identify a row."""
+    """Returns the columns that identify a row of the source."""
     return source.same_record if isinstance(source, Topic) else tuple(source.primary_key)
 
 
@@ -270,7 +270,7 @@ class _Inferring:
         return isinstance(value, Column) and value.name == self.sources[value.source].event_time
 
     def _scopes(self) -> dict[str, dict[str, str]]:
-        """Column of the result -> input -> the expression by which its rows matter, where there is one."""
+        """Maps columns of the result and inputs to the expression by which the input's rows matter."""
         scopes: dict[str, dict[str, str]] = {}
         named = [*self.root.names, *(self._wanted() if self.root.is_open else ())]
         for name in dict.fromkeys(named):
@@ -286,12 +286,12 @@ class _Inferring:
         return scopes
 
     def _wanted(self) -> list[str]:
-        """Names that the declaration gives, and columns of inputs, of which the result may have some."""
+        """Lists names of which the result may have some: those that the declaration gives, and columns of inputs."""
         given = [*self.draft.given.get("primary_key", ()), *self.draft.given.get("recompute_by", ())]
         return [*given, *(name for source in self.sources.values() for name in _identity(source))]
 
     def _find_key(self, identities: Mapping[str, Sequence[str]]) -> list[str]:
-        """Find `primary_key`, and return the columns of the groups where the rows are groups."""
+        """Infers `primary_key`, and returns the columns of the groups if the rows are groups."""
         made_by, found = self.made_by, keys(self.root, identities)
         if "sequence_by" in self.draft.given and not isinstance(made_by, Group | Distinct):
             self.reasons["primary_key"] = "with sequence_by it groups the rows whose greatest is kept"
@@ -368,14 +368,14 @@ class _Inferring:
 
 
 def _made_by(root: Relation) -> Relation:
-    """The relation whose rows the result has, each once or not at all, with columns added or left out."""
+    """Returns the relation that produces the result's rows, below filters, projections and limits."""
     while isinstance(root, Filter | Project | Limit | Lookup):
         root = root.input
     return root
 
 
 def _wrong_names(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
-    """Names that the result lacks, where all its columns are known."""
+    """Yields names that the result lacks, if all of its columns are known."""
     if inference.columns is None:
         return
     returned = {name.lower() for name in inference.columns}
@@ -388,7 +388,7 @@ def _wrong_names(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]
 
 
 def _contradictions(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
-    """Parameters that the plan disproves."""
+    """Yields parameters that the plan disproves."""
     given, inferred = draft.given, inference.parameters
     name = draft.derive.__name__
     key, groups = set(given.get("primary_key", ())), set(inference.groups)
@@ -406,7 +406,7 @@ def _contradictions(draft: Draft, inference: Inference) -> Iterator[BadDeclarati
 
 
 def _wrong_scopes(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
-    """The scopes that are given and contradict the plan."""
+    """Yields the given scopes that contradict the plan."""
     given, scopes, name = draft.given, inference.scopes, draft.derive.__name__
     if scopes is None or inference.columns is None:
         return

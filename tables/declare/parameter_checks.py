@@ -1,4 +1,4 @@
-"""Checks of single parameters of declarations."""
+"""Validates single parameters of declarations."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ BOUND = frozenset({"domain", "name", "description", "several", "inferred", "redu
 
 
 def duration_checks(declaration: object, names: Iterable[str]) -> list[Callable[[], object]]:
-    """Checks of those of the fields that hold a duration."""
+    """Lists checks of the fields that hold a duration."""
     values = {name: getattr(declaration, name) for name in names}
     return [partial(parse_duration, value, name) for name, value in values.items() if value is not None]
 
 
 def require_known(given: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Refuse a parameter that there is not.
+    """Refuses an unknown parameter.
 
     Raises:
-        BadDeclaration: names it, and the nearest that there is.
+        BadDeclaration: names it, and the nearest known one.
     """
     for name in given:
         if name not in known:
@@ -41,19 +41,19 @@ def require_known(given: Iterable[str], known: Iterable[str], what: str) -> None
 
 
 def set_fields(declaration: object, **values: Any) -> None:
-    """Set fields of a frozen dataclass, while it is made."""
+    """Sets fields of a frozen dataclass during its initialization."""
     for name, value in values.items():
         object.__setattr__(declaration, name, value)
 
 
 def require_list(name: str, value: object) -> None:
-    """Refuse a text where a list of columns is expected."""
+    """Refuses a text in place of a list of columns."""
     if isinstance(value, str):
         raise BadDeclaration(f"{name}={value!r}: expected a list of columns.", hint=f"Write {name}=[{value!r}].")
 
 
 def require_names(columns: Iterable[str]) -> None:
-    """Refuse names that no column can have, and names that SQL takes for one."""
+    """Refuses names that no column can have, and names that SQL considers equal."""
     by_name: dict[str, str] = {}
     for column in columns:
         if not COLUMN.match(column) or keyword.iskeyword(column):
@@ -67,7 +67,7 @@ def require_names(columns: Iterable[str]) -> None:
 
 
 def require_columns(what: str, wanted: Sequence[str], columns: Mapping[str, object]) -> None:
-    """Refuse columns that a schema lacks."""
+    """Refuses columns that a schema lacks."""
     missing = [column for column in wanted if column not in columns]
     if missing:
         raise BadDeclaration(
@@ -79,7 +79,7 @@ def require_columns(what: str, wanted: Sequence[str], columns: Mapping[str, obje
 def require_rules(
     rules: Sequence[object], *, allowed: frozenset[str] | None, columns: Mapping[str, object] | None, of: str
 ) -> None:
-    """Refuse what is no rule, and rules that a record alone cannot decide or that name unknown columns."""
+    """Refuses values that are no rules, and rules that need more than one record or name unknown columns."""
     for rule in rules:
         if not isinstance(rule, Rule):
             raise BadDeclaration(f"checks holds {rule!r}; expected rules.", hint="Import them from tables.")

@@ -1,4 +1,4 @@
-"""Sources of columns in a record, where that is not the field of the column's name: a path, the key, a header."""
+"""Sources of columns in a record, if that is not the field of the column's name: a path, the key, a header."""
 
 from __future__ import annotations
 
@@ -51,28 +51,28 @@ class Field(str):
 
 
 def field(path: str, kind: str, *, default: str | float | bool | None = None) -> Field:
-    """A column of another name than the field of the record, or of one within it.
+    """Declares a column that is a field of another name, or one within another field.
 
     Args:
         path: the names that lead to the field, with dots between: `actor.login`.
         kind: the type, as in `schema`.
-        default: the value where the field is absent or null; the column is never null then.
+        default: the value if the field is absent or null; the column is never null then.
     """
     return Field(kind, "value", tuple(path.split(".")), default)
 
 
 def key(kind: str = "string") -> Field:
-    """A column that holds the record's key: `string` or `binary`; with a trailing `?` also of records without one."""
+    """Declares a column with the record's key: `string` or `binary`; a trailing `?` allows records without one."""
     return Field(kind, "key", ())
 
 
 def header(name: str, kind: str = "string?") -> Field:
-    """A column that holds the last of the record's headers of a name: `string?` or `binary?`, or always there."""
+    """Declares a column with the last header of a name: `string?` or `binary?`; without `?` it is always there."""
     return Field(kind, "header", (name,))
 
 
 def require_fields(schema: Mapping[str, str]) -> None:
-    """Refuse fields that cannot be meant.
+    """Refuses invalid fields.
 
     Raises:
         BadDeclaration: names the column.
@@ -100,7 +100,7 @@ def require_fields(schema: Mapping[str, str]) -> None:
 
 
 def record_types(schema: Mapping[str, str]) -> dict[str, FieldType]:
-    """Field of a record -> its type, as the columns take it apart: what a parser reads.
+    """Returns the types of a record's fields for a parser, nested as the columns need them.
 
     Raises:
         BadDeclaration: a column takes a field that another one takes apart.

@@ -1,4 +1,4 @@
-"""Finds every declaration under tables/ and resolves names, inputs and order."""
+"""Loads every declaration under tables/, and resolves names, inputs and order."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Registry:
 
     @property
     def not_run(self) -> tuple[str, ...]:
-        """The domains that are left out, where this is of some alone."""
+        """The domains that are left out, if these are the declarations of only some domains."""
         return tuple(sorted({name.partition(".")[0] for name in self.elsewhere}))
 
     @property
@@ -68,7 +68,7 @@ class Registry:
         return (*self.topics.values(), *self.tables.values())
 
     def restricted_to(self, domains: Collection[str]) -> Registry:
-        """The declarations of these domains, and of those that they read; all, where none is named."""
+        """Restricts the declarations to these domains and those that they read; all, if none is named."""
         if not domains:
             return self
         kept = set(domains)
@@ -92,12 +92,14 @@ class Registry:
         return [topic for topic in self.topics.values() if topic.domain == domain]
 
     def left_out(self, names: Collection[str] = ()) -> dict[str, BadDeclaration]:
-        """The faults of declarations that `chosen` leaves out: of domains that are named, or of all without names."""
+        """Returns the faults of declarations that `chosen` leaves out: of the named domains, or of all."""
         return {name: fault for name, fault in self.faults.items() if not names or name.partition(".")[0] in names}
 
     def require_sound(self, names: Collection[str] = ()) -> Registry:
-        """Raises:
-        BadDeclaration: what of a domain that is named, or at all where nothing is, cannot be loaded.
+        """Refuses declarations with a fault, of the named domains or of all.
+
+        Raises:
+            BadDeclaration: lists the files that cannot be loaded, and why.
         """
         faults = list(self.left_out(names).values())
         if len(faults) == 1:
@@ -115,17 +117,17 @@ class Registry:
         return domain
 
     def upstream(self, table: Table) -> list[Topic | Table]:
-        """The inputs of the table, in the order of its function's parameters."""
+        """Lists the inputs of the table, in the order of its function's parameters."""
         declared: dict[str, Topic | Table] = {**self.topics, **self.tables}
         return [declared[name] for name in self.input_names(table) if name in declared]
 
     def input_names(self, table: Table) -> list[str]:
-        """Full names of what the table reads: `name` of its own domain before `domain__name`."""
+        """Lists the full names of the table's inputs: `name` in its own domain takes precedence over `domain__name`."""
         names_of = {*self.topics, *self.tables, *self.faults}
         return [full_name_of(table.domain, name, names_of) for name in table.inputs]
 
     def above(self, table: Table) -> Registry:
-        """The topics and tables that the table is computed from, directly or through others, itself included."""
+        """Returns the topics and tables upstream of the table, directly or through others, and the table itself."""
         topics: dict[str, Topic] = {}
         tables: dict[str, Table] = {table.full_name: table}
         waiting = [table]
@@ -139,7 +141,7 @@ class Registry:
         return Registry(topics, tables)
 
     def below(self, names: Collection[str]) -> list[Table]:
-        """The tables that read one of these, directly or through others, each after those that it reads."""
+        """Lists the tables downstream of these, directly or through others, each after its inputs."""
         reached = set(names)
         tables = []
         for table in self.in_order():
@@ -149,7 +151,7 @@ class Registry:
         return tables
 
     def strategy(self, table: Table) -> Strategy:
-        """How the stream maintains the table."""
+        """Returns how the stream maintains the table."""
         if any(isinstance(declaration, Table) for declaration in self.upstream(table)):
             return Strategy.TOUCHED
         if table.closes_at:
@@ -159,7 +161,7 @@ class Registry:
         return Strategy.LATEST if table.sequence_by else Strategy.APPEND
 
     def in_order(self, domain: str | None = None) -> list[Table]:
-        """Tables, each after the tables that it reads."""
+        """Lists the tables, each after its inputs."""
         graph = {
             table.full_name: [i.full_name for i in self.upstream(table) if isinstance(i, Table)]
             for table in self.tables.values()
@@ -168,7 +170,7 @@ class Registry:
         return [table for table in order if domain in (None, table.domain)]
 
     def chosen(self, names: Sequence[str]) -> list[Table]:
-        """The tables of these names, all where none is named; each after the tables that it reads.
+        """Returns the tables of these names, all if none is named, each after its inputs.
 
         Args:
             names: full or bare names, or domains; a name that is both is the domain.
@@ -182,16 +184,16 @@ class Registry:
         return [table for table in self.in_order() if table.full_name in names_of]
 
     def removed(self, names: Iterable[str]) -> list[str]:
-        """The Delta tables among these, ledgers apart, that no file declares any more."""
+        """Filters names to Delta tables that no file declares any more, without ledgers."""
         declared = {*self.tables, *self.topics, *self.faults, *self.elsewhere}
         kept = declared | {f"{name}{QUARANTINE}" for name in declared}
         return [name for name in names if name not in kept and name.split(".")[0] not in RESERVED_DOMAINS]
 
     def find(self, name: str) -> Topic | Table:
-        """The table of that name, else the topic.
+        """Finds the table of that name, else the topic.
 
         Raises:
-            BadArgument: there is neither; names the tables that are near.
+            BadArgument: there is neither; names similar tables.
         """
         try:
             return self.find_table(name)
@@ -202,10 +204,10 @@ class Registry:
                 raise no_table from None
 
     def find_table(self, name: str) -> Table:
-        """The table of that full name, or of that bare name where it is unique.
+        """Finds the table of that full name, or of that bare name if it is unique.
 
         Raises:
-            BadArgument: names what is near.
+            BadArgument: names similar ones.
             BadDeclaration: it cannot be loaded.
         """
         if name in self.domains and not any(full.partition(".")[2] == name for full in {**self.tables, **self.faults}):
@@ -214,17 +216,17 @@ class Registry:
         return _find(name, self.tables, self.faults, "table")
 
     def find_topic(self, name: str) -> Topic:
-        """The topic of that full name, or of that bare name where it is unique.
+        """Finds the topic of that full name, or of that bare name if it is unique.
 
         Raises:
-            BadArgument: names what is near.
+            BadArgument: names similar ones.
             BadDeclaration: it cannot be loaded.
         """
         return _find(name, self.topics, self.faults, "topic")
 
 
 def load(folder: Path | None = None, *, quietly: bool = False) -> Registry:
-    """Every topic and table that can be loaded from `<folder>/<domain>/<name>.py`, and why the others cannot.
+    """Loads every topic and table from `<folder>/<domain>/<name>.py`, with the faults of the others.
 
     Args:
         folder: None: the platform's own, which a process reads once, and logs once what it leaves out.
@@ -238,12 +240,12 @@ def load(folder: Path | None = None, *, quietly: bool = False) -> Registry:
 
 
 def running(settings: Settings) -> Registry:
-    """The platform's own declarations, of the domains that it runs."""
+    """Returns the platform's own declarations, of the domains that it runs."""
     return load().restricted_to(chosen_domains(settings))
 
 
 def running_domains(settings: Settings) -> list[str]:
-    """The domains of which a command is that is given no names; none: all that are declared.
+    """Returns the domains for a command without names; empty: all declared ones.
 
     Raises:
         BadArgument: nothing of the domains that were chosen can be loaded.
@@ -296,7 +298,7 @@ def _read(folder: Path) -> Registry:
 
 
 def _leave_out_captures(topics: dict[str, Topic], faults: dict[str, BadDeclaration], folder: Path) -> None:
-    """Leave out each topic that would share a slot: one would take over what the other one captures."""
+    """Removes each topic that would share a replication slot with another, and records the fault."""
     for name, mistake in unfit_names([name for name, topic in topics.items() if topic.captures]):
         try:
             with in_file(folder / topics[name].domain / f"{topics.pop(name).name}.py"):
@@ -308,7 +310,7 @@ def _leave_out_captures(topics: dict[str, Topic], faults: dict[str, BadDeclarati
 def _completed(
     topics: Mapping[str, Topic], drafts: Mapping[str, DeclarationFile], faults: dict[str, BadDeclaration]
 ) -> Registry:
-    """The tables of the drafts, each after those that it reads; a fault of one is a fault of those that read it."""
+    """Completes the tables of the drafts, each after its inputs; a fault of one is a fault of those that read it."""
     declared_names = {*topics, *drafts, *faults}
     columns: dict[str, Sequence[str] | None] = {name: tuple(topic.columns) for name, topic in topics.items()}
     order, circular = _in_order(drafts, declared_names)
@@ -338,7 +340,7 @@ def _completed(
 
 
 def mistakes_in(fault: BadDeclaration) -> list[BadDeclaration]:
-    """The fault of a file, and the others that were found with it."""
+    """Splits the fault of a file into the mistakes that were found together."""
     place, file = fault.message.partition(": ")[0], fault.facts.get("file")
     first, *others = split(fault)
     return [first, *(BadDeclaration(f"{place}: {m.message}", hint=m.hint, file=file) for m in others)]
@@ -347,7 +349,7 @@ def mistakes_in(fault: BadDeclaration) -> list[BadDeclaration]:
 def _in_order(
     drafts: Mapping[str, DeclarationFile], known: Collection[str]
 ) -> tuple[list[DeclarationFile], dict[str, BadDeclaration]]:
-    """Each after those that it reads, and the faults of those that read each other in a circle."""
+    """Orders files, each after those that it reads; returns the faults of those that read each other in a circle."""
     left, faults = dict(drafts), dict[str, BadDeclaration]()
     while True:
         graph = {name: [read for read in file.reads(known).values() if read in left] for name, file in left.items()}
@@ -364,7 +366,7 @@ def _in_order(
 
 
 def _table(file: DeclarationFile, seen: Mapping[str, Sequence[str] | None], inference: Inference) -> Table:
-    """The table, its parameters inferred where the file does not give them, and what follows from its function."""
+    """Builds the table, with parameters inferred if the file does not give them; also returns the inference."""
     draft = file.draft
     parameters = complete(draft, inference, seen)
     inferred = tuple(name for name, value in parameters.items() if name not in draft.given and value is not None)

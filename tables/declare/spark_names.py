@@ -1,6 +1,6 @@
 """Spark's names for declarations, imported from pyspark when one is used first.
 
-To import pyspark takes half a second or more, to load a declaration a few milliseconds; Airflow loads all of them in
+Importing pyspark takes half a second or more, loading a declaration a few milliseconds; Airflow loads all of them in
 every process that parses a DAG.
 """
 
@@ -26,7 +26,7 @@ class SparkName(ModuleType):
         self._name = name
 
     def import_as(self, alias: str) -> ast.ImportFrom:
-        """The statement that it stands for."""
+        """Returns the import statement that it stands for."""
         return ast.ImportFrom("pyspark.sql", [ast.alias(self._name, alias if alias != self._name else None)], 0)
 
     def __getattr__(self, attribute: str) -> Any:
@@ -40,7 +40,7 @@ class SparkName(ModuleType):
 
 
 def sql(query: str, /, **inputs: DataFrame) -> DataFrame:
-    """Rows of a query in Spark's SQL, in which `{orders}` reads the input `orders`.
+    """Runs a query in Spark SQL, in which `{orders}` reads the input `orders`.
 
     The query is read when the declaration is loaded, so that parameters follow from it as from other functions.
 

@@ -58,7 +58,7 @@ class Strategy(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """The fate of rows, in words."""
+        """The treatment of rows, in words."""
         return {
             Strategy.APPEND: "every input row becomes its own rows at once",
             Strategy.LATEST: "the greatest row of each key is kept",
@@ -202,7 +202,7 @@ class Table(Parameters):
 
     @property
     def columns(self) -> dict[str, str]:
-        """Output column -> what it is, for those that the function's docstring describes by a line `name: text`."""
+        """The description of output columns, from lines `name: text` of the function's docstring."""
         return described_columns(self.derive)
 
     @property
@@ -217,12 +217,12 @@ class Table(Parameters):
 
     @property
     def statistics(self) -> list[str]:
-        """The columns by which files of the table are chosen: their least and greatest values are kept of each."""
+        """The columns whose least and greatest values are kept per file, to select files."""
         columns = [*self.primary_key, *self.recompute_by, self.event_time, self.ends_at, self.closes_at]
         return list(dict.fromkeys(column for column in columns if column))
 
     def scope_in(self, source: Topic | Table) -> tuple[str | None, ...]:
-        """The columns or expressions in Spark's SQL by which an input has the columns of `recompute_by`, in order.
+        """Returns the columns or Spark SQL expressions by which an input has the columns of `recompute_by`, in order.
 
         Without `scope_columns` it is the column of the same name, which the input need not have; None: nothing.
         """
@@ -276,7 +276,7 @@ class Draft:
     mistakes: tuple[BadDeclaration, ...] = ()
 
     def __call__(self, *inputs: DataFrame) -> DataFrame:
-        """The rows of the function for these inputs."""
+        """Calls the function with these inputs."""
         return self.derive(*inputs)
 
     @property
@@ -323,7 +323,7 @@ def _require(is_right: bool, otherwise: str) -> None:
 
 
 def described_columns(function: Derive) -> dict[str, str]:
-    """Column -> text, of each line `column: text` of the docstring; lines that are indented further go on."""
+    """Parses lines `column: text` of a docstring; lines that are indented further continue the text."""
     described: dict[str, str] = {}
     last = None
     for line in (inspect.getdoc(function) or "").splitlines():

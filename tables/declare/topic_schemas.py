@@ -1,4 +1,4 @@
-"""Holds a topic against the schemas of its subject: its columns, and what records of older schemas have."""
+"""Compares a topic with the schemas of its subject: its columns, and fields in records of older schemas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tables.declare.record_fields import record_types
 def schema_columns(
     files: SchemaFiles, encoding: Encoding, declared: Mapping[str, str], required: Collection[str]
 ) -> dict[str, str]:
-    """Column -> type of all fields of the newest schema, or of those that are declared.
+    """Returns the columns of all fields of the newest schema, or of the declared ones, with their types.
 
     Args:
         required: columns that cannot be null, though the schema lets them.
@@ -45,7 +45,7 @@ def schema_columns(
 
 
 def _fits(found: FieldType, declared: FieldType) -> bool:
-    """Whether each value of the schema's type is one of the declared type; fields of structs may be left out."""
+    """Whether each value of the schema's type belongs to the declared type; fields of structs may be left out."""
     if found.name != declared.name or (found.nullable and not declared.nullable):
         return False
     if found.name == "struct":
@@ -57,7 +57,7 @@ def _fits(found: FieldType, declared: FieldType) -> bool:
 
 
 def incompatible_changes(files: SchemaFiles, encoding: Encoding) -> list[BadDeclaration]:
-    """The parts of each older schema that the newest one cannot read; one fault for each such schema."""
+    """Lists the parts of each older schema that the newest one cannot read, one fault per schema."""
     *older, newest = files.by_id
     mistakes = []
     for id_ in older:

@@ -1,4 +1,4 @@
-"""Reads and changes which code the rows of a Delta table are accepted to be of: one fact, a property of the table."""
+"""Reads and changes the accepted code of a Delta table's rows, a property of the table."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class Accepted:
 
 
 def accepted_code(lake: Lake, name: str, table: DeltaTable | None = None) -> Accepted | None:
-    """The fact of a table; where it was never changed, the code of the newest commit that names some.
+    """Reads the accepted code of a table; if it was never changed, that of the newest commit with a fingerprint.
 
     Args:
         table: at a version of it; None: as it is now.
 
     Returns:
-        None where nothing says it: rows of any code are welcome.
+        None if none is recorded: rows of any code are accepted.
     """
     table = table or lake.open(name)
     if text := table.metadata().configuration.get(CODE):
@@ -96,7 +96,7 @@ def accept(
     info: Mapping[str, object] | None = None,
     while_: Callable[[DeltaTable], bool] = lambda table: True,
 ) -> bool:
-    """Change the fact of a table, unless it is another one by now.
+    """Changes the accepted code of a table, unless another process has changed it meanwhile.
 
     Args:
         instead_of: the fact that it has to be, as `accepted_code` said; without it: any.
@@ -135,10 +135,10 @@ def accept(
 
 
 def definition(table: Table, registry: Registry) -> str:
-    """The fingerprint; behind a hyphen, where repeated records count once, a digest of what distinguishes records.
+    """Computes the fingerprint; if repeated records count once, followed by a digest of the identity of records.
 
-    That is said by the topics that the table reads: `dedup_keys` and `clock`. How they decode records is no part of it:
-    events stay what they are until a replay, which reconcile carries through every table.
+    The identity of records is declared by the topics that the table reads: `dedup_keys` and `clock`. How they decode
+    records is no part of it: events stay what they are until a replay, which reconcile carries through every table.
     """
     topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
     if not topics or not registry.strategy(table).removes_repeats:
@@ -147,25 +147,25 @@ def definition(table: Table, registry: Registry) -> str:
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether both name one definition. Older versions noted nothing behind the fingerprint."""
+    """Whether both denote one definition; older versions stored nothing after the fingerprint."""
     if "-" in one and "-" in other:
         return one == other
     return one.partition("-")[0] == other.partition("-")[0]
 
 
 def code_facts(table: Table, registry: Registry) -> dict[str, str]:
-    """The facts of a commit about the code that computed its rows: the definition, and a digest of the rules."""
+    """Returns the facts about the code in a commit: the definition, and a digest of the rules."""
     return {FINGERPRINT: definition(table, registry), RULES: digest([str(rule) for rule in table.checks])}
 
 
 def code_today(table: Table, registry: Registry) -> Accepted:
-    """The fact of a table whose rows are of its declaration."""
+    """Returns the accepted code of a table whose rows are of its current declaration."""
     facts = code_facts(table, registry)
     return Accepted(code=facts[FINGERPRINT], rules=facts[RULES])
 
 
 def is_accepted(lake: Lake, table: Table, registry: Registry) -> bool:
-    """Whether the table's rows, where there are some, are of today's definition, or are on the way to it."""
+    """Whether the table's rows, if there are some, are of the current definition, or are being converted to it."""
     fact = accepted_code(lake, table.full_name)
     return fact is None or fact.is_of(definition(table, registry))
 
@@ -197,7 +197,7 @@ def require_proved(lake: Lake, table: Table, registry: Registry) -> None:
 
 
 def require_one_definition(lake: Lake, table: Table, registry: Registry, at: DeltaTable | None = None) -> None:
-    """Refuse to add rows of this definition to rows of another one.
+    """Refuses to add rows of this definition to rows of another one.
 
     Args:
         at: the table at a version; None: as it is now.

@@ -51,7 +51,7 @@ class Condition:
         return " AND ".join([*self._among(by, of), *self._in_ranges(by, schema, of), *self._by_closing(by, schema, of)])
 
     def bounds(self) -> ValueBounds:
-        """Returns the bounds by which files are chosen."""
+        """Returns the bounds by which files are selected."""
         values = {one.name: frozenset(values) for one, values in self.values.items() if isinstance(one, Column)}
         return ValueBounds(time=self.time, ranges=self.ranges, values=values)
 
@@ -78,7 +78,7 @@ class Condition:
 
 
 def written_by(by: Dialect, value: Expr, of: str = "") -> str | None:
-    """Writes a value of a row as an engine's SQL; None: the engine may not compute it as Spark does.
+    """Writes a value of a row as an engine's SQL; None if the engine may compute it differently than Spark.
 
     Args:
         of: the name of the relation; empty: there is only one.

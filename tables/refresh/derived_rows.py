@@ -1,4 +1,4 @@
-"""Derives a table's rows: deduplicate, select columns, apply the function, one row of each key.
+"""Derives a table's rows: deduplicates, selects columns, applies the function, keeps one row per key.
 
 The stream, the batch, a table as of the past and the schema of a new one all take these steps, written once here.
 """
@@ -34,7 +34,7 @@ _COUNTS_UNTIL = "_counts_until"
 
 
 def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
-    """The table's rows for these inputs.
+    """Computes the table's rows for these inputs.
 
     Args:
         inputs: by parameter name: columns as declared by the topic, or the rows of the table read; streaming or not.
@@ -65,7 +65,7 @@ def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def _with_nullable_parts(rows: DataFrame) -> DataFrame:
-    """The rows, but the fields of structs may be null, as they are in Arrow where the struct itself is."""
+    """Makes the fields of structs nullable, as they are in Arrow if the struct itself is."""
     never_null = [field.name for field in rows.schema if '"nullable":false' in field.dataType.json()]
     if not never_null:
         return rows
@@ -74,13 +74,13 @@ def _with_nullable_parts(rows: DataFrame) -> DataFrame:
 
 
 def derive_over(registry: Registry, table: Table, frame_of: Callable[[Topic | Table], DataFrame]) -> DataFrame:
-    """The table's rows for what these frames hold of its inputs. Raises as `derive`."""
+    """Computes the table's rows over these frames of its inputs. Raises as `derive`."""
     strategy, sources = registry.strategy(table), zip(table.inputs, registry.upstream(table), strict=True)
     return derive(table, {name: input_of(source, frame_of(source), table, strategy) for name, source in sources})
 
 
 def input_of(source: Topic | Table, frame: DataFrame, table: Table, strategy: Strategy) -> DataFrame:
-    """The rows of one input as the table's function sees them; a stream of events bears a watermark already."""
+    """Prepares the rows of one input for the table's function; a stream of events must have a watermark already."""
     if isinstance(source, Table):
         return frame
     if strategy.removes_repeats:
@@ -89,7 +89,7 @@ def input_of(source: Topic | Table, frame: DataFrame, table: Table, strategy: St
 
 
 def repeats_agree_in(topic: Topic, table: Table) -> list[str]:
-    """The columns in which a repeated record agrees with the first one: for this table those of `recompute_by`, too.
+    """Returns the columns in which a repeated record equals the first one, those of `recompute_by` included.
 
     An output row depends on input rows with its values there alone, so that a record with other values cannot stand in
     for one with these.
@@ -100,17 +100,17 @@ def repeats_agree_in(topic: Topic, table: Table) -> list[str]:
 
 
 def _has_map(kind: pa.DataType) -> bool:
-    """Whether values of the type cannot be compared, as Spark has it."""
+    """Whether Spark cannot compare values of the type."""
     return "map<" in str(kind)
 
 
 def declared_columns(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> StructType:
-    """The columns of what the table's function returns; no row is read."""
+    """Returns the schema of the function's result, without reading a row."""
     return derive_over(registry, table, lambda source: lake.frame(spark, source.full_name)).schema
 
 
 def one_of_each_key(rows: DataFrame, table: Table, strategy: Strategy, *, closed: str | None = None) -> DataFrame:
-    """The one row of each key that stays, among those that the table's function returned.
+    """Keeps one row of each key among those that the table's function returned.
 
     Args:
         closed: a column that says which rows are closed: of a key that has some, one of these stays. None: they are all
@@ -122,10 +122,10 @@ def one_of_each_key(rows: DataFrame, table: Table, strategy: Strategy, *, closed
 
 
 def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
-    """Events as a declaration sees them: the columns that the topic declares, neither heartbeats nor marks.
+    """Selects events as a declaration sees them: only declared columns, without heartbeats and marks.
 
-    With `table.lineage_columns` also the place of each in the log, as the column `record`. On a stream this follows the
-    watermark, which heartbeats are there to move.
+    With `table.lineage_columns` also the place of each in the log, as the column `record`. Call it on a stream after
+    the watermark, which heartbeats move.
     """
     from pyspark.sql import functions as F
 
@@ -140,7 +140,7 @@ def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
 
 
 def first_of_each(rows: R, agreeing: Sequence[str]) -> R:
-    """Remove repeated records: of those that agree in these columns the first in the log stays."""
+    """Removes repeated records: of those that agree in these columns the first in the log stays."""
     by = dialect_of(rows)
     order = ", ".join(f"{by.name(column)} NULLS FIRST" for column in (PARTITION, OFFSET))
     nth = f"row_number() OVER (PARTITION BY {by.names(agreeing)} ORDER BY {order}) AS _nth"
@@ -152,7 +152,7 @@ def first_of_each(rows: R, agreeing: Sequence[str]) -> R:
 def first_of_each_on_stream(
     frame: DataFrame, topic: Topic, same: Sequence[str], *, delay_ms: int, open_ms: int
 ) -> DataFrame:
-    """Remove repeated records on a stream, which remembers one until the watermark is `open_ms` past its event time.
+    """Removes repeated records on a stream, which remembers one until the watermark is `open_ms` past its event time.
 
     Spark's deduplication drops late records, and forgets earlier ones, by the column that bears the watermark. With the
     event time as that column it drops records of windows that are still open. Here another column bears the watermark:
@@ -181,7 +181,7 @@ def first_of_each_on_stream(
 
 
 def latest_of_each(rows: DataFrame, table: Table, before: Sequence[str] = ()) -> DataFrame:
-    """The row of each key that is greatest in the columns `before`, then in `version_columns`, nulls lowest."""
+    """Keeps the row of each key that is greatest in `before`, then in `version_columns`, nulls lowest."""
     from pyspark.sql import functions as F
 
     version = [*before, *version_columns(table, [c for c in rows.columns if c not in before])]
@@ -190,7 +190,7 @@ def latest_of_each(rows: DataFrame, table: Table, before: Sequence[str] = ()) ->
 
 
 def require_closing(table: Table, rows: pa.Table) -> None:
-    """Refuse rows that are open for longer than `depends_within`: late records would be forgotten before they close.
+    """Refuses rows that stay open longer than `depends_within`: late records would be forgotten before.
 
     Raises:
         BadDeclaration: names such a row.
@@ -215,7 +215,7 @@ def require_closing(table: Table, rows: pa.Table) -> None:
 
 
 def version_columns(table: Table, columns: Sequence[str]) -> list[str]:
-    """`sequence_by`, then all other columns, so that any two different rows of one key have an order.
+    """Returns `sequence_by`, then all other columns, so that any two different rows of one key have an order.
 
     Columns that name the records of a row come last: rows that differ in these alone are the same.
     """
@@ -225,7 +225,7 @@ def version_columns(table: Table, columns: Sequence[str]) -> list[str]:
 
 
 def greatest_by(table: Table, columns: Sequence[str]) -> list[str]:
-    """The columns that decide which of two rows of one key stays."""
+    """Returns the columns that decide which of two rows of one key stays."""
     return [c for c in version_columns(table, columns) if c not in (table.lineage_columns or ())]
 
 

@@ -1,4 +1,4 @@
-"""Values to JSON and back, for ledgers."""
+"""Converts values to JSON and back, for ledgers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def to_json(values: Mapping[str, Any]) -> str:
-    """A row as one line of strict JSON, its values as `plain` gives them."""
+    """Encodes a row as one line of strict JSON, with values as from `to_plain_json`."""
     try:
         return _STRICT.encode(values)
     except ValueError:  # it has what is no number
@@ -22,7 +22,7 @@ def to_json(values: Mapping[str, Any]) -> str:
 
 
 def to_plain_json(value: Any) -> Any:
-    """Dates in ISO 8601, bytes in hex, maps as lists of pairs, decimals and what is no number as texts."""
+    """Converts a value to JSON form: ISO dates, hex bytes, maps as pairs, decimals and non-finite numbers as text."""
     if isinstance(value, Mapping):
         return {name: to_plain_json(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -37,7 +37,7 @@ def to_plain_json(value: Any) -> Any:
 
 
 def from_plain_json(value: Any, kind: pa.DataType) -> Any:
-    """The value of a column of type `kind` that `plain` made this of."""
+    """Converts a value from JSON form to a column of type `kind`."""
     import pyarrow.types as is_type
 
     if value is None:

@@ -60,7 +60,7 @@ def opened(
     runs_streams: bool = False,
     registry: Registry | None = None,
 ) -> Iterator[Platform]:
-    """A platform whose tables of these domains exist; its session, where the work needs one, ends with the block.
+    """Opens a platform whose tables of these domains exist; its Spark session, if needed, ends with the block.
 
     A table that cannot be made is among `faults`, and stops no other.
 
@@ -105,7 +105,7 @@ def _stop(session: SparkSession) -> None:
 def ensure_domain(
     session: SparkSession | Callable[[], SparkSession], lake: Lake, registry: Registry, domain: str
 ) -> dict[str, BadDeclaration]:
-    """Create what is missing: events and quarantine of each topic, new fields of events, then each table.
+    """Creates what is missing: events and quarantine of each topic, new fields of events, then each table.
 
     Returns:
         Table that could not be created -> why: its function does not fit its inputs or its own declaration.
@@ -125,7 +125,7 @@ def ensure_domain(
 
 
 def ensure_topics_of(lake: Lake, registry: Registry, domain: str) -> None:
-    """Create events and quarantine of each topic of a domain, or give them their new fields.
+    """Creates events and quarantine of each topic of a domain, or adds their new fields.
 
     Raises:
         SchemaMismatch: a field of a topic is declared with another type than its events have.
@@ -144,7 +144,7 @@ def _statistics_of(topic: Topic) -> list[str]:
 
 
 def _correct_statistics(lake: Lake, registry: Registry, domain: str) -> None:
-    """Take untrue bounds out of what older versions wrote; once for a driver, since each table's log is read for it."""
+    """Removes untrue bounds written by older versions; once per driver, since it reads each table's log."""
     for topic in registry.domain_topics(domain):
         lake.keep_statistics(topic.full_name, _statistics_of(topic))
     for table in registry.in_order(domain):

@@ -65,8 +65,8 @@ class _Input:
     """The rows of one input that are read.
 
     Attributes:
-        rows: at most so many, None where that is not known.
-        size: bytes in memory of those rows, at a guess where Spark reads them.
+        rows: at most so many, None if that is not known.
+        size: bytes in memory of those rows, at a guess if Spark reads them.
         is_near: none of them is further than the depends_within from a scope.
     """
 
@@ -80,8 +80,9 @@ class _Input:
 class Refresher:
     """Recomputes parts of one table from its inputs, and publishes what differs.
 
-    The table is read before its inputs, each time. What a stream adds meanwhile is then in the inputs at most: a row of
-    it that is inserted here is the one that the stream inserts. In the other order that row would look superfluous.
+    The table is read before its inputs, each time. Rows that a stream adds meanwhile are then in the inputs at most: a
+    row of it that is inserted here is the one that the stream inserts. That row would look superfluous in the other
+    order.
 
     Attributes:
         closed_before_ms: rows whose `closes_at` is at or after it are the stream's and are left alone; None: all rows
@@ -109,7 +110,7 @@ class Refresher:
         self._open: dict[str, DeltaTable] = {}
 
     def publish(self, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
-        """Bring the scopes of the live table to what they should hold, as `Target.publish` does it.
+        """Publishes the recomputed scopes to the live table, as `Target.publish` does.
 
         A row that meets one of its key outside of the scopes takes its place.
 
@@ -134,7 +135,7 @@ class Refresher:
         return {c.name: c.dataType.simpleString() for c in columns} != dict(self._target.live().dtypes)
 
     def replace(self, info: Mapping[str, object]) -> Written:
-        """Let the table hold what its function says, and its columns, instead of what it has.
+        """Replaces the table's rows and columns by the result of its function.
 
         Rows that are not closed are those of this moment: the stream of the new definition writes them again.
 
@@ -145,9 +146,9 @@ class Refresher:
         return self._target.replace(self._derived(scopes)[0], self._info(info))
 
     def sides(self, scopes: Sequence[Scope]) -> tuple[DataFrame, DataFrame]:
-        """The rows that the scopes should hold, by the table's own function over its inputs, and those that they hold.
+        """Returns the rows that the scopes should have, by the table's function, and those that they have.
 
-        Of a key whose live row is open there is none: the stream may still revise that row.
+        Keys with an open live row are left out: the stream may still revise that row.
         """
         scopes = self._of_every_date(scopes)
         scope_filter, live = self._wanted(scopes), self._target.live()
@@ -157,10 +158,10 @@ class Refresher:
         return should, scope_filter.exact(live)
 
     def difference(self, scopes: Sequence[Scope]) -> Rows:
-        """The differences between the live rows of the scopes and what they should be, as of `Target.difference`.
+        """Computes the difference between the live rows of the scopes and the recomputed ones.
 
         Returns:
-            A table in memory where rows are few, else a frame.
+            A table in memory if rows are few, else a frame.
         """
         scopes = self._of_every_date(self._whole(scopes))
         small = self._small_sides(scopes) if self.lake.settings.engine != "spark" else None
@@ -177,9 +178,9 @@ class Refresher:
         return self._target.difference(should, live)
 
     def next_closing_ms(self, scope: Scope) -> int:
-        """The time until which no row of a scope closes, by the open rows that the last difference saw.
+        """Returns the time until which no row of a scope closes, by the open rows of the last difference.
 
-        Where it has seen none, the scope waits for its end: a row that is made meanwhile is closed by then. Where rows
+        If it has seen none, the scope waits for its end: a row that is made meanwhile is closed by then. If rows
         are many it has looked at live ones alone.
 
         Args:
@@ -190,7 +191,7 @@ class Refresher:
         return self._closings.get(scope, scope.interval.end + (self.table.depends_within_ms or 0))
 
     def live_rows(self, scopes: Sequence[Scope]) -> int:
-        """The number of rows that the table has of the scopes."""
+        """Counts the table's rows in the scopes."""
         table, scope_filter = self._target.newest(), self._wanted(scopes)
         near = scope_filter.condition().sql(DATAFUSION, scope_filter.schema)
         rows = query(
@@ -201,7 +202,7 @@ class Refresher:
         return int(rows["n"][0].as_py())
 
     def input_rows(self, scopes: Sequence[Scope]) -> int | None:
-        """Rows of the inputs in files that can hold some that matter to the scopes; None where that is not known."""
+        """Counts the rows of input files that may matter to the scopes; None if unknown."""
         scope_filter, total = self._wanted(scopes), 0
         for declaration in self.registry.upstream(self.table):
             table = self.opened(declaration.full_name)
@@ -214,7 +215,7 @@ class Refresher:
         return total
 
     def opened(self, name: str) -> DeltaTable:
-        """An input, at its pinned version or as it is now."""
+        """Opens an input, at its pinned version or at its newest."""
         if name not in self.versions:
             self._open[name] = self._inputs.setdefault(name, OpenTable(self.lake, name)).newest()
         elif name not in self._open:
@@ -222,15 +223,15 @@ class Refresher:
         return self._open[name]
 
     def _info(self, info: Mapping[str, object]) -> Mapping[str, object]:
-        """The information that the commit of the last recomputation carries."""
+        """Returns the info for the commit of the last recomputation."""
         closed = {} if self.closed_before_ms is None else {"watermark_ms": self.closed_before_ms}
         read = {name: int(table.version()) for name, table in self._open.items()}
         return {**info, **code_facts(self.table, self.registry), **closed, "inputs": read}
 
     def moved(self, changes: Rows) -> Rows:
-        """A difference, each insert that meets a row of its key as an update of that row.
+        """Turns each insert that meets a row of its key into an update of that row.
 
-        Such a row stood outside of the scopes when it was computed last, and has moved into them since. Where a greater
+        Such a row stood outside of the scopes when it was computed last, and has moved into them since. If a greater
         row stays in any case, that is for the writer to see.
         """
         if self._has_rivals:
@@ -253,7 +254,7 @@ class Refresher:
 
     @cached_property
     def _kinds(self) -> list[list[pa.DataType]]:
-        """By column of `recompute_by` its types in the table and in the inputs that have it."""
+        """The types of each column of `recompute_by`, in the table and in the inputs that have it."""
         own = self.table.recompute_by
         relations: list[tuple[Sequence[str | None], pa.Schema]] = [(own, pa.schema(self._target.newest().schema()))]
         for source in self.registry.upstream(self.table):
@@ -269,7 +270,7 @@ class Refresher:
         return bool(self.table.sequence_by) and self._strategy is not Strategy.LATEST
 
     def _whole(self, scopes: Sequence[Scope]) -> Sequence[Scope]:
-        """The scopes, widened to the rows that they meet where rows cover a time."""
+        """Widens the scopes to the whole rows that they meet, if rows cover a time."""
         starts_at, ends_at = self.table.event_time, self.table.ends_at
         if not (starts_at and ends_at) or any(s.interval is None for s in scopes):
             return scopes
@@ -288,7 +289,7 @@ class Refresher:
         return whole(scopes, ((tuple(span[: len(by)]), span[-2], span[-1]) for span in spans))
 
     def _of_every_date(self, scopes: Sequence[Scope]) -> Sequence[Scope]:
-        """The scopes, of every date where rows lack theirs: by what inputs these are, no time says."""
+        """Widens the scopes to every date if rows lack theirs, since no time limits their inputs."""
         time = self.table.event_time
         if time is None or all(scope.interval is None for scope in scopes):
             return scopes
@@ -296,13 +297,13 @@ class Refresher:
         return merged(Scope(scope.values, None) for scope in scopes) if self._is_undated else scopes
 
     def _may_be_undated(self, scopes: Sequence[Scope]) -> bool:
-        """Whether it pays to look for rows without a date among many: those of windows, and of keys by it, have one."""
+        """Whether it pays to look for rows without a date among many; rows of windows always have one."""
         time = self.table.event_time
         is_one = time is not None and time not in self.table.primary_key and self.table.closes_at is None
         return is_one and any(scope.interval for scope in scopes)
 
     def _small_sides(self, scopes: Sequence[Scope]) -> tuple[pa.Table, pa.Table] | None:
-        """Both sides where they are few rows; None where they are not.
+        """Returns both sides if they are few rows, else None.
 
         Spark recomputes; the live side is read in this process, which spares most of a small refresh.
         """
@@ -354,7 +355,7 @@ class Refresher:
     def _next_closings(
         self, table: DeltaTable, scopes: Sequence[Scope], should: pa.Table | None = None
     ) -> dict[Scope, int]:
-        """Scope -> when its first open row closes, live or recomputed; a scope without open rows is not in it."""
+        """Returns when the first open row of each scope closes; scopes without open rows are left out."""
         scope_filter = self._wanted(scopes)
         if not scope_filter.leaves_open_rows or not any(scope.interval for scope in scopes):
             return {}
@@ -370,7 +371,7 @@ class Refresher:
         return {scope_filter.scopes[number]: closes_ms for number, closes_ms in closings}
 
     def _derived(self, scopes: Sequence[Scope]) -> tuple[DataFrame, list[_Input]]:
-        """Rows by the table's function, of inputs that hold all that the scopes depend on; these inputs.
+        """Computes rows by the table's function over all inputs that the scopes need; also returns these inputs.
 
         The session plans its next queries for as many rows.
         """
@@ -405,7 +406,7 @@ class Refresher:
         return _Input(frame, len(few), few.nbytes, is_near=wanted.is_near(declaration))
 
     def _few(self, files: PrunedFiles, declaration: Topic | Table, wanted: ScopeFilter) -> pa.Table | None:
-        """The rows of an input that matter, each once, where this process finds them sooner than Spark would."""
+        """Reads the rows of an input that matter into this process, each once, if that is faster than Spark."""
         settings = self.lake.settings
         if settings.engine == "spark" or files.rows is None or files.rows > most_rows(settings, SEARCHED):
             return None
@@ -425,11 +426,11 @@ class Refresher:
 
 
 def _most_of_width(read: Sequence[_Input]) -> int:
-    """How many rows as wide as those of the inputs a process should hold."""
+    """Returns the number of rows, as wide as those of the inputs, that a process should hold."""
     rows, size = sum(one.rows or 0 for one in read), sum(one.size for one in read if one.rows)
     return HELD_BYTES * rows // size if size else HELD_BYTES
 
 
 def everything(table: Table) -> list[Scope]:
-    """The scope that holds every row of the table."""
+    """Returns the scope of all rows of the table."""
     return [Scope(tuple(... for _ in table.recompute_by), None)]

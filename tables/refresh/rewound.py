@@ -1,4 +1,4 @@
-"""Lets readers of inputs go back to what others had read of them when they wrote the table."""
+"""Moves readers of inputs back to the versions that others had read when they wrote the table."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tables.refresh.streaming_checkpoint import Checkpoint
 
 
 def read_by_others(lake: Lake, name: str, after: int, is_own: Callable[[LoggedCommit], bool]) -> Mapping[str, int]:
-    """Input -> the least version of it from which others have computed rows of a table, in commits after a version.
+    """Returns by input the least version that others had read in commits after a version.
 
-    What came to an input since may be missing in these rows.
+    Later changes of an input may be missing in these rows.
 
     Raises:
         FileNotFoundError: a commit file is gone.
@@ -28,7 +28,7 @@ def read_by_others(lake: Lake, name: str, after: int, is_own: Callable[[LoggedCo
 
 
 def next_versions(lake: Lake, registry: Registry, table: Table, checkpoint: Checkpoint) -> list[int]:
-    """The version of each input that the stream of a table reads next; none where it reads all again.
+    """Returns the next version of each input for the table's stream; empty if it reads all again.
 
     The stream of a table that follows changes looks again at what came since others have read the inputs.
     """

@@ -30,7 +30,7 @@ def difference(
     compared: Sequence[str] | None = None,
     approximate: Mapping[str, float] | None = None,
 ) -> Rows:
-    """Rows that are missing, extra or changed in `live`.
+    """Computes the rows that are missing, extra or changed in `live`.
 
     Values differ by `IS DISTINCT FROM`: null equals null, NaN equals NaN, -0.0 equals 0.0. Approximate ones differ
     when they are further apart than their two errors together, of the greater of them, and than 1e-12.
@@ -43,8 +43,8 @@ def difference(
 
     Returns:
         The columns of `live` as they should be (as they are, for a delete), `_change` (insert, update, delete), and
-        `_before_<column>` for each column that is not of the key: what `Writer.apply` takes. In this process where both
-        sides are, by DuckDB, in tenths of a second less than by Spark.
+        `_before_<column>` for each column that is not of the key: what `Writer.apply` takes. The result is in this
+        process if both sides are: DuckDB takes tenths of a second less than Spark.
     """
     types, by = column_types(live), dialect_of(should, live)
     others, errors = [c for c in types if c not in key], _errors(types, approximate)
@@ -76,7 +76,7 @@ def difference(
 
 
 def matching(rows: R, others: Rows, key: Sequence[str], how: Literal["SEMI", "ANTI"]) -> R:
-    """The rows of whose keys the others have one (`SEMI`) or none (`ANTI`); nulls of a key are equal."""
+    """Filters rows to those whose key others have (`SEMI`) or lack (`ANTI`); nulls in a key are equal."""
     same = _same(dialect_of(rows, others), key, "r", "o")
     joined: Rows = run_sql(f"SELECT r.* FROM rows r {how} JOIN others o ON {same}", rows=rows, others=others)
     return cast("R", joined.cast(rows.schema) if are_here(joined) and are_here(rows) else joined)
@@ -90,13 +90,13 @@ ALL_KINDS = ("insert", "update", "delete")
 
 
 def of_kinds(changes: R, kinds: Sequence[str]) -> R:
-    """The rows of a difference that are insertions, updates or deletions: those of these kinds."""
+    """Filters the rows of a difference by kind: insert, update, delete."""
     listed = dialect_of(changes).literals(kinds)
     return run_sql(f"SELECT * FROM changes WHERE {CHANGE} IN ({listed})", changes=changes)
 
 
 def rows_before(changes: R) -> R:
-    """The rows of a difference as they were; insertions were none."""
+    """Returns the old rows of a difference, without inserts."""
     columns, by = column_names(changes), dialect_of(changes)
     names = [c for c in columns if c != CHANGE and not c.startswith(BEFORE)]
     chosen = [f"{by.name(BEFORE + c if BEFORE + c in columns else c)} AS {by.name(c)}" for c in names]
@@ -104,7 +104,7 @@ def rows_before(changes: R) -> R:
 
 
 def rows_after(changes: R) -> R:
-    """The rows of a difference as they become; deletions become none."""
+    """Returns the new rows of a difference, without deletes."""
     names = [c for c in column_names(changes) if c != CHANGE and not c.startswith(BEFORE)]
     return run_sql(
         f"SELECT {dialect_of(changes).names(names)} FROM changes WHERE {CHANGE} <> 'delete'", changes=changes
@@ -112,14 +112,14 @@ def rows_after(changes: R) -> R:
 
 
 def _errors(types: Mapping[str, str], approximate: Mapping[str, float] | None) -> dict[str, float]:
-    """Column -> its relative error; a column that is not in it is exact."""
+    """Returns the relative errors by column; a column without one is exact."""
     if approximate is None:
         return {}
     return {column: _ROUNDING[kind] for column, kind in types.items() if kind in _ROUNDING} | dict(approximate)
 
 
 def _unlike(should: str, live: str, error: float | None) -> str | None:
-    """SQL of both engines: the values differ; None where they never do."""
+    """Writes SQL, for both engines, that says whether the values differ; None if they never do."""
     distinct = f"({should} IS DISTINCT FROM {live})"
     if not error:
         return distinct
@@ -151,7 +151,7 @@ _KEPT = 1_000  # rows of a difference that a run keeps
 
 
 def differences_of(table: Table, rows: pa.Table) -> list[Difference]:
-    """The rows of a difference, by their keys and the columns that differ."""
+    """Describes the rows of a difference by their keys and the columns that differ."""
     differences = []
     for row in rows.slice(0, _KEPT).to_pylist():
         should = {

@@ -26,7 +26,7 @@ class Scope:
 
     Attributes:
         values: in the order of `recompute_by`; a `...` stands for any value, and one object for every NaN: engines
-            group these as one, where Python takes no two of them for equal.
+            group these as one, if Python takes no two of them for equal.
         interval: None: of every date.
     """
 
@@ -39,7 +39,7 @@ class Scope:
             object.__setattr__(self, "values", tuple(same))
 
     def covers(self, row: Scope) -> bool:
-        """Whether it holds the scope of one row, see `scope_of_row`."""
+        """Whether it contains the scope of one row, see `scope_of_row`."""
         if any(a is not ... and a is not b and a != b for a, b in zip(self.values, row.values, strict=True)):
             return False
         if self.interval is None or row.interval is None:
@@ -48,7 +48,7 @@ class Scope:
 
 
 def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope]:
-    """Scopes that the changed `rows` of one input touch, merged where they overlap.
+    """Returns the scopes that changed rows of one input touch, merged if they overlap.
 
     Args:
         rows: the input's columns of the scope, as far as it has them, with `with_scope_values`, and its event time.
@@ -80,14 +80,14 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
 
 
 def scope_of_row(table: Table, row: Mapping[str, Any]) -> Scope:
-    """The scope of one row of the table, no wider than the row itself but in nested columns, of which it is of any."""
+    """Returns the scope of one row of the table, exact except for nested columns, which may have any value."""
     at = epoch_ms(row[table.event_time]) if table.event_time else None
     values = (... if isinstance(row[c], list | dict) else row[c] for c in table.recompute_by)
     return Scope(tuple(values), None if at is None else Interval(at, at + 1))
 
 
 def whole(scopes: Iterable[Scope], spans: Iterable[tuple[tuple[Any, ...], int, int]]) -> list[Scope]:
-    """The scopes, each widened to the whole of every row that it meets.
+    """Widens each scope to the whole of every row that it meets.
 
     Args:
         spans: of each row its `recompute_by` values, and where it begins and ends, epoch milliseconds.
@@ -107,7 +107,7 @@ def whole(scopes: Iterable[Scope], spans: Iterable[tuple[tuple[Any, ...], int, i
 
 
 def hull(scopes: Sequence[Scope]) -> Scope | None:
-    """The one scope of any value that spans the times of all; None where one is of every date."""
+    """Returns the scope of any value that spans the times of all; None if one has no interval."""
     intervals = [scope.interval for scope in scopes if scope.interval]
     if not intervals or len(intervals) < len(scopes):
         return None
@@ -117,7 +117,7 @@ def hull(scopes: Sequence[Scope]) -> Scope | None:
 
 
 def merged(scopes: Iterable[Scope]) -> list[Scope]:
-    """Cover the same rows by as few scopes as possible, ordered."""
+    """Merges scopes to as few as possible that cover the same rows, ordered."""
     by_values: dict[tuple[Any, ...], list[Interval | None]] = {}
     for scope in scopes:
         by_values.setdefault(scope.values, []).append(scope.interval)
@@ -132,10 +132,10 @@ def merged(scopes: Iterable[Scope]) -> list[Scope]:
 
 
 def alike(scopes: Iterable[Scope]) -> list[list[Scope]]:
-    """The scopes in parts, each to be refreshed by itself: those with an interval, then the others by what they fix.
+    """Groups scopes for separate refreshes: those with an interval, then the others by the columns that they fix.
 
-    What is read of an input is what any of a part's scopes depends on. Together, a post with all the followers of its
-    author and a follower with all posts of the same author would read, and join, all posts with all followers.
+    A refresh reads all input rows on which any of a part's scopes depends. Together, a post with all the followers of
+    its author and a follower with all posts of the same author would read, and join, all posts with all followers.
     """
     parts: dict[tuple[bool, ...], list[Scope]] = {}
     for scope in scopes:
@@ -145,5 +145,5 @@ def alike(scopes: Iterable[Scope]) -> list[list[Scope]]:
 
 
 def coalesce(intervals: Iterable[Interval]) -> list[Interval]:
-    """Overlapping or adjacent intervals joined, in order."""
+    """Merges overlapping or adjacent intervals, in order."""
     return [Interval(start, end) for start, end in joined((i.start, i.end) for i in intervals)]

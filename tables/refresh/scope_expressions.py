@@ -37,7 +37,7 @@ _log = logging.getLogger("twofold.scopes")
 
 
 def scope_values_in(table: Table, source: Topic | Table, columns: Collection[str]) -> dict[str, str]:
-    """Column of `recompute_by` -> the column of changed rows of an input that holds its value, if one does."""
+    """Maps columns of `recompute_by` to the columns of changed input rows that have their values."""
     numbered = enumerate(zip(table.recompute_by, table.scope_values(source), strict=True))
     held = {column: _held_by(n, value, columns) for n, (column, value) in numbered if value}
     return {column: name for column, name in held.items() if name in columns}
@@ -48,7 +48,7 @@ def _held_by(number: int, value: Expr, columns: Collection[str]) -> str:
 
 
 def with_scope_values(spark: SparkSession, table: Table, source: Topic | Table, rows: pa.Table) -> pa.Table:
-    """Adds to changed rows of an input a column `_scope_N` for each expression that is column N of `recompute_by`.
+    """Adds a column `_scope_N` to changed input rows for each computed column N of `recompute_by`.
 
     Spark computes them: the values are compared with what Spark made of the same rows. If it cannot, as of rows that
     the table's function leaves out before it divides, there are none, and the rows matter to all values.
@@ -73,7 +73,7 @@ def with_scope_values(spark: SparkSession, table: Table, source: Topic | Table, 
 
 
 def is_total(value: Expr, kinds: Mapping[str, pa.DataType]) -> bool:
-    """Whether an expression has a value for every row of an input, also of one that the table's function leaves out.
+    """Whether an expression has a value for every input row, also for those that the table's function filters out.
 
     Args:
         kinds: column of the input -> its type.

@@ -1,4 +1,4 @@
-"""Scopes as predicates: a coarse condition that prunes files, and the exact rows, for Spark and DuckDB."""
+"""Writes scopes as predicates for Spark and DuckDB: a coarse condition that prunes files, and the exact rows."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class ScopeFilter:
     closed_before_ms: int | None = None
 
     def inputs(self, frame: DataFrame, source: Topic | Table, schema: pa.Schema, *, each: bool) -> DataFrame:
-        """Returns rows of an input that can matter: all those within `depends_within` of a scope's rows, and others.
+        """Filters an input to rows that may matter: at least all within `depends_within` of a scope.
 
-        Of a topic with a clock also those that may repeat one of them: copies of a record differ in the corrected time,
-        each by the clock's bound at most, and the first in the log stands for all.
+        A topic with a clock also gives those that may repeat one of them: copies of a record differ in the corrected
+        time, each by the clock's bound at most, and the first in the log stands for all.
 
         Args:
             schema: the input's.
@@ -58,12 +58,12 @@ class ScopeFilter:
         return self._within(rows, by, time, slack_ms, schema) if each and by else rows
 
     def input_condition(self, source: Topic | Table, columns: Sequence[str]) -> Condition:
-        """Returns a condition that holds for all that matters of an input with these columns."""
+        """Returns a condition that holds for all rows that matter of an input with these columns."""
         by = self._of_each(self.table.restricting(source, columns))
         return self._condition(by, source.event_time, self._input_slack_ms(source))
 
     def input_join(self, source: Topic | Table, schema: pa.Schema, *, is_undated: bool = False) -> str:
-        """Returns DuckDB's clauses that keep of an input, as `rows`, those within `depends_within` of a scope.
+        """Writes DuckDB's clauses that keep the `rows` of an input within `depends_within` of a scope.
 
         The scopes are the relation `scopes`, see `scopes_near`. A column that the input lacks, or of which a scope is
         of any value, does not count; without one that does they keep all rows of the scopes' times.
@@ -81,7 +81,7 @@ class ScopeFilter:
         return f"SEMI JOIN scopes ON {self._match(DUCKDB, readable, source.event_time, is_undated=is_undated)} {where}"
 
     def condition(self, closing: Literal["closed", "open"] | None = None) -> Condition:
-        """Returns a condition that holds for all rows of the table in the scopes, be they closed, open or either."""
+        """Returns a condition that holds for all rows of the table in the scopes: closed, open or either."""
         return self._condition(self._own, self.table.event_time, 0, closing)
 
     def closing(self, closing: Literal["closed", "open"]) -> Condition:
@@ -89,11 +89,11 @@ class ScopeFilter:
         return self._condition({}, None, 0, closing)
 
     def near(self, frame: DataFrame) -> DataFrame:
-        """Returns a superset of the table's rows that are in the scopes."""
+        """Filters the table's rows to a superset of those in the scopes."""
         return frame.where(self.condition().sql(SPARK, self.schema))
 
     def exact(self, frame: DataFrame) -> DataFrame:
-        """Returns exactly the rows of the table, live or recomputed, that are in the scopes and closed."""
+        """Filters the table's rows, live or recomputed, to those in the scopes and closed."""
         rows = frame.where(self.condition("closed").sql(SPARK, self.schema))
         return rows if self._is_everything else self._within(rows, self._valued, self.table.event_time, 0, self.schema)
 
@@ -105,11 +105,11 @@ class ScopeFilter:
         return F.coalesce(F.expr(self.closing("closed").sql(SPARK, self.schema)), F.lit(False))
 
     def without_open(self, rows: DataFrame, live: DataFrame) -> DataFrame:
-        """Returns the rows of whose keys no live row is open: such a row is still the stream's, and so is its key."""
+        """Removes rows of keys with an open live row, since such keys belong to the stream."""
         return matching(rows, live.where(~self.is_closed), self.table.primary_key, "ANTI")
 
     def exact_join(self, open_rows: str | None = None) -> str:
-        """Returns DuckDB's clauses that keep of the table's rows, live or recomputed, as `rows`, those in `scopes`.
+        """Writes DuckDB's clauses that keep the table's `rows`, live or recomputed, in `scopes`.
 
         Args:
             open_rows: a relation with the live rows that are open; rows of their keys are left out.
@@ -125,7 +125,7 @@ class ScopeFilter:
         return clauses
 
     def next_closings(self) -> str:
-        """Returns DuckDB's query for the number of each scope with open rows in `rows`, and when the first one closes.
+        """Writes DuckDB's query for the number of each scope with open rows, and when the first one closes.
 
         A time is in epoch milliseconds, rounded down.
         """
@@ -138,12 +138,12 @@ class ScopeFilter:
         )
 
     def own_scopes(self) -> pa.Table:
-        """Returns the scopes as the relation that the table's rows are joined with."""
+        """Builds the relation of scopes that is joined with the table's rows."""
         at = self.schema.field(self.table.event_time).type if self.table.event_time else None
         return self._as_table(_columns_of(self.schema, self._own), at, 0)
 
     def scopes_near(self, source: Topic | Table, schema: pa.Schema) -> pa.Table:
-        """Returns the scopes as the relation that an input's rows are joined with, widened by `depends_within`."""
+        """Builds the relation of scopes that is joined with an input's rows, widened by `depends_within`."""
         by = self.table.restricting(source, schema.names)
         at = schema.field(source.event_time).type if source.event_time else None
         return self._as_table(_columns_of(schema, by), at, self._input_slack_ms(source))
@@ -171,12 +171,12 @@ class ScopeFilter:
 
     @cached_property
     def _all_values(self) -> list[set[Any]]:
-        """By column of `recompute_by`."""
+        """The values of all scopes, for each column of `recompute_by`."""
         return [{s.values[n] for s in self.scopes} for n in range(len(self.table.recompute_by))]
 
     @cached_property
     def _intervals(self) -> list[Interval] | None:
-        """The dates of all scopes; None when a scope is of every date."""
+        """The intervals of all scopes; None if a scope has none."""
         intervals = [s.interval for s in self.scopes if s.interval]
         return coalesce(intervals) if len(intervals) == len(self.scopes) else None
 
@@ -187,7 +187,7 @@ class ScopeFilter:
 
     @property
     def _valued(self) -> dict[int, Expr]:
-        """The columns of `recompute_by` of which some scope has a value, by their number."""
+        """The columns of `recompute_by` for which some scope has a value, by their number."""
         return {n: column for n, column in self._own.items() if self._all_values[n] != {...}}
 
     def _of_each(self, by: Mapping[int, Expr]) -> dict[int, Expr]:
@@ -195,7 +195,7 @@ class ScopeFilter:
         return {n: one for n, one in by.items() if ... not in self._all_values[n]}
 
     def _held(self, frame: DataFrame, schema: pa.Schema, by: Mapping[int, Expr]) -> dict[int, Expr]:
-        """Filters values to columns, and expressions that are total and of a type that holds the scopes' values."""
+        """Filters values to columns, and to total expressions whose type can have the scopes' values."""
         computed = {n: one for n, one in by.items() if not isinstance(one, Column)}
         kinds = {f.name: f.type for f in schema}
         computed = {n: one for n, one in computed.items() if is_total(one, kinds)}
@@ -250,7 +250,7 @@ class ScopeFilter:
         return " AND ".join(parts)
 
     def _as_table(self, types: Mapping[int, pa.DataType | None], at: pa.DataType | None, slack_ms: int) -> pa.Table:
-        """Returns the scopes as rows, numbered from 0 by `_n`: their values, whether any will do, and their times.
+        """Builds a relation of the scopes, numbered by `_n`: values, flags for any value, and times.
 
         Args:
             types: number of a column of `recompute_by` -> the type of the values that it is compared with, if known.
@@ -269,7 +269,7 @@ class ScopeFilter:
     def _within(
         self, rows: DataFrame, by: Mapping[int, Expr], time: str | None, slack_ms: int, schema: pa.Schema
     ) -> DataFrame:
-        """Filters to rows that have a scope's values and are in its interval, widened, or lack their time."""
+        """Filters rows to those with a scope's values and in its widened interval, or without their time."""
         from pyspark.sql import functions as F
 
         scopes = self._as_table(_types(rows, by), schema.field(time).type if time else None, slack_ms)
@@ -278,12 +278,12 @@ class ScopeFilter:
 
 
 def _are_listed(values: Collection[Any]) -> bool:
-    """Whether values are known, and not too many for a list; of floats engines differ in what NaN and -0.0 equal."""
+    """Whether values are known, few, and no floats, in which engines disagree about NaN and -0.0."""
     return ... not in values and len(values) <= _MANY_VALUES and not any(isinstance(v, float) for v in values)
 
 
 def _types(frame: DataFrame, by: Mapping[int, Expr]) -> dict[int, pa.DataType | None]:
-    """Number -> the type of a value in the rows of a frame."""
+    """Returns the type of each value in the rows of a frame, by its number."""
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -293,12 +293,12 @@ def _types(frame: DataFrame, by: Mapping[int, Expr]) -> dict[int, pa.DataType | 
 
 
 def _columns_of(schema: pa.Schema, by: Mapping[int, Expr]) -> dict[int, pa.DataType | None]:
-    """Number -> the type of a column; None: the value is no column."""
+    """Returns the type of each column, by its number; None if the value is no column."""
     return {n: schema.field(one.name).type if isinstance(one, Column) else None for n, one in by.items()}
 
 
 def with_held_values(scopes: Sequence[Scope], kinds: Sequence[Collection[pa.DataType]]) -> list[Scope]:
-    """The scopes, of any value in a column of which some relation cannot hold each value just as it is.
+    """Widens scopes to any value in columns in which a relation cannot have each value exactly.
 
     A join of unlike columns compares them as a type of its own: no value of the one stands for those of the other that
     it equals, and a number that is cut to fit is another one.
@@ -327,7 +327,7 @@ def _holds(kind: pa.DataType, values: Sequence[Any]) -> bool:
 
 
 def _family(kind: pa.DataType) -> set[str]:
-    """Types that have one of these in common compare by value."""
+    """Returns the families of a type; types with a common family compare by value."""
     if pa.types.is_integer(kind):
         return {"floating", "decimal"}
     families = {

@@ -27,13 +27,13 @@ Purpose = Literal["shadow", "recovery"]
 
 
 def shadow_settings(settings: Settings, table: Table, purpose: Purpose = "shadow") -> Settings:
-    """The settings under which all that belongs to the table's shadow lies apart: tables, checkpoints, ledgers."""
+    """Returns settings that separate all data of the table's shadow: tables, checkpoints, ledgers."""
     home = settings.home / purpose / table.full_name
     return replace(settings, home=home, lake="", bootstrap=settings.bootstrap_servers)
 
 
 def shadow(platform: Platform, table: Table, purpose: Purpose = "shadow", *, shares_events: bool = False) -> Platform:
-    """The table and all that it reads, directly or through others, in a lake of their own, as far as it was filled.
+    """Opens a lake of its own for the table and everything upstream, as far as it was filled.
 
     Its streams may run while those of the same names do.
 
@@ -60,7 +60,7 @@ class _SharingEvents(Lake):
 
 
 def is_stale(shadow: Platform) -> bool:
-    """Whether records of it were decoded otherwise than today, or a table was filled by another definition."""
+    """Whether the shadow has records of another decoding, or a table of another definition, than the current one."""
     lake, registry = shadow.lake, shadow.registry
     facts = {name: accepted_code(lake, name) for name in registry.topics}
     return any(fact and fact.code != decoding(registry.topics[name]) for name, fact in facts.items()) or any(
@@ -69,7 +69,7 @@ def is_stale(shadow: Platform) -> bool:
 
 
 def drop(settings: Settings, table: Table, purpose: Purpose = "shadow") -> None:
-    """Remove the table's shadow, if there is one; cut short, it leaves none that could be taken for a whole one."""
+    """Deletes the table's shadow, if there is one, in a way that leaves no incomplete one after a crash."""
     home = shadow_settings(settings, table, purpose).home
     removed = home.with_name(home.name + ".removed")
     shutil.rmtree(removed, ignore_errors=True)
@@ -103,7 +103,7 @@ class RebuildComparison:
 
     @property
     def differing(self) -> int:
-        """Rows."""
+        """The number of differing rows."""
         return self.missing + self.extra + self.changed
 
     @property
@@ -112,7 +112,7 @@ class RebuildComparison:
 
 
 def compare_rows(table: Table, made: DataFrame, changes: DataFrame, before: datetime | None) -> RebuildComparison:
-    """The difference between rebuilt rows and those of the live table."""
+    """Counts the differences between rebuilt rows and those of the live table."""
     counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
     return RebuildComparison(
         table=table.full_name,

@@ -31,7 +31,7 @@ class Splits:
         settle([self.file])
 
     def versions_of(self, source: str) -> list[int]:
-        """The source's versions in the order in which they were noted; one that was tried again stands twice."""
+        """Returns the source's versions in the order of recording; retried ones occur twice."""
         lines = self.file.read_text().splitlines() if self.file.exists() else []
         return [version for name, version in map(json.loads, lines) if name == source]
 
@@ -44,7 +44,7 @@ class MicroBatch:
         ends: of each Delta source the offset that it reads up to; None: nothing of it.
         watermark_ms: epoch milliseconds: it closes rows that end before it; None: by what those before it have seen.
         settings: of Spark's, those that state depends on.
-        number: in the checkpoint; None where only other micro-batches mention it.
+        number: in the checkpoint; None if only other micro-batches mention it.
     """
 
     ends: Sequence[Mapping[str, Any] | None]
@@ -63,7 +63,7 @@ class MicroBatch:
         return all(end is None or end["index"] < 0 for end in self.ends)
 
     def without_parts(self) -> MicroBatch:
-        """The micro-batch without commits of which it took a part; one that took such a part has no known result."""
+        """Returns the micro-batch without partially read commits; its result is then unknown."""
         if self.is_between_commits:
             return self
         ends = [end and delta_offset(end["reservoirId"], end["reservoirVersion"]) for end in self.ends]
@@ -71,7 +71,7 @@ class MicroBatch:
 
 
 def delta_offset(table_id: str, version: int) -> Mapping[str, Any] | None:
-    """The offset of a Delta source that has read all below a version; None for version 0."""
+    """Builds the offset of a Delta source that has read all below a version; None for version 0."""
     if version == 0:
         return None
     offset = {"sourceVersion": 1, "reservoirId": table_id, "reservoirVersion": version}
@@ -100,17 +100,17 @@ class Checkpoint:
 
     @classmethod
     def of_table(cls, settings: Settings, table: Table) -> Checkpoint:
-        """The checkpoint of the stream that maintains a table."""
+        """Returns the checkpoint of the stream that maintains a table."""
         return cls(settings.checkpoints / table.domain / table.name)
 
     @property
     def is_new(self) -> bool:
-        """No micro-batch was planned with it yet."""
+        """Whether no micro-batch was planned with it yet."""
         return not self._batches("offsets") and self.position is None
 
     @property
     def definition(self) -> str:
-        """The fingerprint of the definition that its stream began with; empty where that was not noted."""
+        """The fingerprint of the definition that its stream began with; empty if that was not noted."""
         return self._mark.read_text() if self._mark.exists() else ""
 
     def note_definition(self, fingerprint: str) -> None:
@@ -118,7 +118,7 @@ class Checkpoint:
         write_atomically(self._mark, fingerprint)
 
     def set_aside(self) -> None:
-        """Keep what is there under another name, so that a new stream begins."""
+        """Renames the checkpoint, so that a new stream begins."""
         aside = self.path.with_name(f"{self.path.name}.{self.definition or 'unknown'}")
         shutil.rmtree(aside, ignore_errors=True)
         self.path.rename(aside)
@@ -167,7 +167,7 @@ class Checkpoint:
         return batch
 
     def plan(self, number: int, batch: MicroBatch) -> None:
-        """Let the query's next start run this micro-batch first, as it would one that a crash cut short.
+        """Makes the query's next start run this micro-batch first, like one interrupted by a crash.
 
         The first gives the stream its id.
         """
@@ -182,11 +182,11 @@ class Checkpoint:
         self._write(f"offsets/{number}", [_json(about), *ends])
 
     def end(self, number: int) -> None:
-        """Note that a planned micro-batch without state has ended."""
+        """Records that a planned micro-batch without state has ended."""
         self._write(f"commits/{number}", [_json({"nextBatchWatermarkMs": 0})])
 
     def move(self, ends: Sequence[Mapping[str, Any] | None]) -> None:
-        """Let the query go on at these offsets, of other tables with the same rows, with the state that it has.
+        """Makes the query continue, with its state, at these offsets of other tables with the same rows.
 
         Its last two micro-batches, which are what it looks at when it goes on, must have ended at the same place;
         older ones are forgotten.
@@ -201,19 +201,19 @@ class Checkpoint:
                 self._write(f"offsets/{number}", [about, *("-" if end is None else _json(end) for end in ends)])
 
     def take_place_of(self, lost: Checkpoint) -> None:
-        """Become the other one, which is kept under the name `<name>.lost`."""
+        """Replaces the other checkpoint, which is kept under the name `<name>.lost`."""
         lost.take_away()
         self.path.rename(lost.path)
 
     def take_away(self) -> None:
-        """Keep what is there, if anything, under the name `<name>.lost`."""
+        """Renames the checkpoint, if there is one, to `<name>.lost`."""
         aside = self.path.with_name(f"{self.path.name}.lost")
         if self.path.exists():
             shutil.rmtree(aside, ignore_errors=True)
             self.path.rename(aside)
 
     def _next_watermark_ms(self, number: int) -> int:
-        """The watermark of the micro-batch after this one, as Spark has noted it; 0 before the first."""
+        """Returns the watermark of the micro-batch after this one, as Spark recorded it; 0 before the first."""
         lines = self._lines("commits", number)
         return int(json.loads(lines[1])["nextBatchWatermarkMs"]) if lines else 0
 
@@ -240,12 +240,12 @@ class Checkpoint:
         return Position(*json.loads(self._position.read_text())) if self._position.exists() else None
 
     def take(self, position: Position) -> None:
-        """Note that a table that follows changes has ended a micro-batch; the first gives the stream its id."""
+        """Records that a table that follows changes has ended a micro-batch; the first gives the stream its id."""
         self.name_stream()
         write_atomically(self._position, json.dumps(position))
 
     def name_stream(self) -> None:
-        """Give the stream an id, where it has none."""
+        """Gives the stream an id, if it has none."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.stream:
             write_atomically(self.path / "metadata", json.dumps({"id": str(uuid.uuid4())}))
@@ -260,7 +260,7 @@ class Checkpoint:
         return max(self._batches("commits"), default=None)
 
     def watermark_ms(self, batch: int | None = None) -> int | None:
-        """Epoch milliseconds: rows that close before it were closed by that micro-batch, or by the last one that ended.
+        """Returns the watermark of that micro-batch, or of the last that ended, epoch milliseconds.
 
         Spark writes 0 before it has seen an event; that is None here.
         """
@@ -269,11 +269,11 @@ class Checkpoint:
         return int(json.loads(lines[1])["batchWatermarkMs"]) or None if lines else None
 
     def sources(self, batch: int) -> list[Any]:
-        """The end offsets of a micro-batch, one JSON value per source; empty when the batch is unknown."""
+        """Returns the end offsets of a micro-batch, one JSON value per source; empty if the batch is unknown."""
         return [json.loads(line) if line != "-" else None for line in self._lines("offsets", batch)[2:]]
 
     def next_versions(self, batch: int | None = None) -> list[int]:
-        """The version of each Delta source that is read next, after a micro-batch or after the last one that ended."""
+        """Returns the next version to read of each Delta source, after a micro-batch or the last that ended."""
         if batch is None and self.position is not None:
             return self.position.versions
         number = self.committed if batch is None else batch
@@ -282,12 +282,12 @@ class Checkpoint:
         return [0 if end is None else int(end["reservoirVersion"]) + (end["index"] >= 0) for end in ends]
 
     def first_unread(self) -> list[int]:
-        """The oldest version of each Delta source of which the last micro-batch that ended has left something."""
+        """Returns the oldest version of each Delta source that the last ended micro-batch has not read completely."""
         ends = [] if self.committed is None else self.sources(self.committed)
         return [0 if end is None else int(end["reservoirVersion"]) for end in ends]
 
     def split_versions(self, batch: int) -> list[int | None]:
-        """The version of each Delta source that a micro-batch read in part, else None; None for a change data feed."""
+        """Returns the version of each Delta source that a micro-batch read in part, else None."""
         return [int(end["reservoirVersion"]) if end and end["index"] >= 0 else None for end in self.sources(batch)]
 
     @property
@@ -296,7 +296,7 @@ class Checkpoint:
         return Splits(self.path.with_name(f"{self.path.name}.splits"))
 
     def initial(self, source: int = 0) -> Any:
-        """The offsets at which a Kafka source began, before the first micro-batch; None when it has not."""
+        """Returns the offsets at which a Kafka source began, before the first micro-batch; None if it has not."""
         lines = self._lines("sources/" + str(source), 0)
         return json.loads(lines[1]) if len(lines) > 1 else None
 

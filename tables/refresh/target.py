@@ -50,11 +50,11 @@ class Target:
     Attributes:
         compared: columns that make a row differ; None: all that are not of the key.
         approximate: column -> its relative error, see `tables.refresh.row_diff`; None: all values are exact.
-        rules: what a new row must keep, where it is asked for.
+        rules: what a new row must keep, if it is asked for.
         require: refuses, by an error, to publish to the table as it is at a version; None: never.
-        greatest: an insert that meets a row of its key takes its place where it is greater here; empty: never.
+        greatest: an insert that meets a row of its key takes its place if it is greater here; empty: never.
         statistics: columns whose least and greatest values are kept per file; of a declared table.
-        file: where the rules are declared.
+        file: if the rules are declared.
     """
 
     spark: SparkSession
@@ -71,7 +71,7 @@ class Target:
 
     @classmethod
     def of_table(cls, spark: SparkSession, lake: Lake, table: Table) -> Target:
-        """The table of a declaration."""
+        """Returns the target for a declared table."""
         return cls(
             spark=spark,
             lake=lake,
@@ -85,7 +85,7 @@ class Target:
 
     @classmethod
     def find(cls, spark: SparkSession, lake: Lake, registry: Registry, name: str) -> Target:
-        """The table of a declaration, the events of a topic, or its quarantine, by full name."""
+        """Returns the target for a table, for a topic's events, or for its quarantine, by full name."""
         if name in registry.tables:
             return cls.of_table(spark, lake, registry.tables[name])
         is_quarantine = name.endswith(QUARANTINE)
@@ -98,19 +98,19 @@ class Target:
         return Writer(self.lake, self.name, self.spark)
 
     def newest(self) -> DeltaTable:
-        """The table as it is now."""
+        """Returns the table at its newest version."""
         return self.writer.newest()
 
     def columns(self) -> list[str]:
-        """The table's columns as they are now."""
+        """Returns the table's current columns."""
         return [f.name for f in self.newest().schema().fields]
 
     def live(self) -> DataFrame:
-        """The rows as they are now, and remain for readers: at the newest version."""
+        """Returns the current rows, pinned to the newest version."""
         return self.lake.frame(self.spark, self.name, int(self.newest().version()))
 
     def rows_of(self, keys: Rows) -> Rows:
-        """The rows as they are now of whose keys there is one among these; where these are.
+        """Returns the current rows whose key is among these.
 
         Args:
             keys: the columns of the key, among others.
@@ -126,15 +126,15 @@ class Target:
         return query(f"SELECT rows.* FROM rows SEMI JOIN keys ON {same}", rows=rows, keys=keys).cast(schema)
 
     def difference(self, should: Rows, live: Rows) -> Rows:
-        """Rows that are missing, extra or changed in `live`, as `tables.refresh.row_diff` says it.
+        """Computes the rows that are missing, extra or changed in `live`, as `tables.refresh.row_diff` does.
 
         Args:
-            live: rows of the target, or of those of its columns that `should` has too; where `should` is.
+            live: rows of the target, or of those of its columns that `should` has too; if `should` is.
         """
         return difference(should, live, self.key, self.compared, self.approximate)
 
     def publish(self, changes_of: Changes, *, check: bool, as_shown: bool = False) -> Written:
-        """Publish what differs in one commit; none when nothing does.
+        """Publishes the differences in one commit; makes none if there are none.
 
         Rewrites that overlap in time are fenced by the transaction id `refresh`: the slower one finds that the number
         it read has been used, and computes again. A row that anybody else changed meanwhile is left alone and looked at
@@ -171,7 +171,7 @@ class Target:
         )
 
     def replace(self, rows: DataFrame, info: Mapping[str, object], *, check: bool = True) -> Written:
-        """Let the table hold these rows, and their columns, instead of what it has, in one commit.
+        """Overwrites the table's rows and columns with these, in one commit.
 
         Args:
             check: refuse rows that break the rules.
@@ -190,14 +190,14 @@ class Target:
         return written
 
     def _number(self) -> int:
-        """The number of the next commit, which stands behind nothing that was not looked at here."""
+        """Returns the number of the next commit, which follows the version that was checked here."""
         table = self.newest()
         if self.require is not None:
             self.require(table)
         return int(table.transaction_version(REFRESH) or 0) + 1
 
     def require_good(self, changes: Rows) -> None:
-        """Refuse a difference whose new rows break the rules.
+        """Refuses a difference whose new rows break the rules.
 
         Raises:
             QualityFailed: names the rules and a row that breaks them.

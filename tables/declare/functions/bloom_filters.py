@@ -24,21 +24,21 @@ _DIGITS = 4
 
 
 def members(column: str) -> Column:
-    """An aggregate: the filter, as binary, of the values of a column, nulls left out."""
+    """Builds an aggregate: the filter, as binary, of the values of a column, without nulls."""
     from pyspark.sql import functions as F
 
     return F.concat(*(F.bitmap_construct_agg(_bit(F.col(column), nth)) for nth in range(BITMAPS)))
 
 
 def members_of_all(filters: str) -> Column:
-    """An aggregate: the filter of all members of the filters of a column."""
+    """Builds an aggregate: the filter of all members of the filters in a column."""
     from pyspark.sql import functions as F
 
     return F.concat(*(F.bitmap_or_agg(_bitmap(F.col(filters), nth)) for nth in range(BITMAPS)))
 
 
 def may_hold(filters: str, value: Column) -> Column:
-    """Whether a value may be a member of the filter in a column; of a member it is always true, of null null."""
+    """Whether a value may be a member of the filter in a column; always true for a member, null for null."""
     from pyspark.sql import functions as F
 
     def is_set(nth: int) -> Column:

@@ -1,4 +1,4 @@
-"""Rows of a captured table or of a compacted topic, made of changes: as they are now, and as they were.
+"""Computes rows of a captured table or of a compacted topic from changes: current rows, and their history.
 
 Each is a function of the set of changes, in whatever order and however often they are read.
 """
@@ -18,7 +18,7 @@ _IS_CHANGE = "cdc_snapshot > 0"
 
 
 def latest_rows(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """The rows that the database has, one for each key that was not deleted last.
+    """Computes the current rows of the database: one for each key whose last change is no deletion.
 
     A large value that an update did not touch is the last one that the database sent, as is that of a column which was
     dropped or renamed since.
@@ -35,7 +35,7 @@ def latest_rows(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str
 
 
 def latest_values(records: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """The newest record of each key of a compacted topic, in the order of its log; a tombstone removes the key.
+    """Computes the newest record of each key of a compacted topic, in log order; a tombstone removes the key.
 
     Args:
         records: the events of a topic declared with `compacted=True`.
@@ -51,7 +51,7 @@ def latest_values(records: DataFrame, *, key: Sequence[str], columns: Sequence[s
 def _last(
     changes: DataFrame, key: Sequence[str], order: Column, is_deletion: Column, known: Mapping[str, Column]
 ) -> DataFrame:
-    """The rows of keys that were not deleted last.
+    """Computes the rows of keys whose last change is no deletion.
 
     Args:
         known: column -> the order of the changes that hold its value, null for others.
@@ -65,13 +65,13 @@ def _last(
 
 
 def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """Every row that the database had, with the time for which it had it, from `valid_from` up to before `valid_to`.
+    """Computes every version of a row in the database, valid from `valid_from` up to, not including, `valid_to`.
 
-    What a transaction changed again was seen by no other one, and is left out; so is a change that leaves these columns
-    as they were. Commits are in the order of the database's log; where its clock went back, the later one counts from
-    the earlier one's time, and a row between the two is one of no time.
+    Versions that the same transaction replaced are left out, since no other transaction saw them; so are changes that
+    leave these columns as they were. Commits are in the order of the database's log; where its clock went back, the
+    later one counts from the earlier one's time, and a row between the two is one of no time.
 
-    At a mark with `cdc_lsn` L (see `changes_of`) the database had the rows with `valid_from_lsn < L` and
+    The database had, at a mark with `cdc_lsn` L (see `changes_of`), the rows with `valid_from_lsn < L` and
     `valid_to_lsn` null or at least L: in all tables that are captured from it the same transactions.
 
     Args:
@@ -122,7 +122,7 @@ def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -
 
 
 def _order() -> Column:
-    """The order of the changes of a key: a snapshot precedes what is streamed after it, and all is before the next.
+    """Returns the order of the changes of a key: a snapshot precedes later changes, and all precede the next snapshot.
 
     A row that the snapshot has, accepted late, is there though a deletion was made for it.
     """

@@ -3,8 +3,8 @@
 A table that uses it reads tables, or has a `depends_within`, so that the stream recomputes what a micro-batch touches:
 a late event is in its place in the order at once, and a match that it undoes is deleted.
 
-What only the passing of time decides, such as "A without B within an hour", needs no clock: the function yields the
-match from the moment of A on, with a column that says when it is final, and no longer yields it once B is there.
+A match that only the passing of time decides, such as "A without B within an hour", needs no clock: the function yields
+the match from the moment of A on, with a column that says when it is final, and no longer yields it once B is there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAN = object()
 
 
 def find_matches(events: DataFrame, *, key: Sequence[str], order: Sequence[str], find: Find, returns: str) -> DataFrame:
-    """The matches that `find` yields for the events of each key, keys in no order.
+    """Computes the matches that `find` yields for the events of each key, keys in no order.
 
     Args:
         events: every column of it is in the events that `find` gets, instants as datetimes in UTC; a null in the key is
@@ -73,9 +73,9 @@ def find_matches(events: DataFrame, *, key: Sequence[str], order: Sequence[str],
 def times_then(
     events: Sequence[Event], times: int, first: Is, then: Is, *, at: str, within: timedelta
 ) -> Iterator[tuple[Sequence[Event], Event]]:
-    """`times` times A, then B: the last events A before each B with it, no further back than `within`.
+    """Yields `times` times A, then B: the last events A before each B with it, within `within` of it.
 
-    What is neither A nor B does not matter; each A counts for the next B only. A match is made by events within
+    Events that are neither A nor B do not matter; each A counts for the next B only. A match is made by events within
     `within` of its B, which is the `depends_within` of a table that dates matches by their B.
 
     Args:
@@ -94,7 +94,7 @@ def times_then(
 
 
 def _stated(events: DataFrame, key: Sequence[str], returns: str) -> DataFrame:
-    """The plan of the matches, for inference alone: several rows of each key, which hold its columns."""
+    """Builds the plan of the matches, only for inference: several rows per key, with the key's columns."""
     from pyspark.sql import functions as F
 
     names = [part.split()[0].strip("`") for part in re.split(r",(?![^<(]*[>)])", returns)]
@@ -104,7 +104,7 @@ def _stated(events: DataFrame, key: Sequence[str], returns: str) -> DataFrame:
 
 
 def _of_key(match: Match, events: Sequence[Event], said: Sequence[str]) -> Match:
-    """The match with the key of its events.
+    """Adds the key of its events to a match.
 
     Raises:
         BadDeclaration: it has another one: late events of that key would not change it.
@@ -120,7 +120,7 @@ def _of_key(match: Match, events: Sequence[Event], said: Sequence[str]) -> Match
 
 
 def _by_key(batches: Iterable[pa.RecordBatch], key: Sequence[str]) -> Iterator[list[list[Event]]]:
-    """The events of each key, of the keys that end with a batch at once; of rows in the order of their keys."""
+    """Yields lists of the events of each key, one list per batch; rows must be in the order of their keys."""
     values: list[Any] | None = None
     events: list[Event] = []
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Fingerprint of how records of a topic are decoded: its declaration, its schema files, the decoder's code."""
+"""Fingerprints the decoding of a topic's records: its declaration, its schema files, the decoder's code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes"
 
 
 def decoding(topic: Topic) -> str:
-    """Twelve hex digits that change when what a record of the topic becomes may change, an event or a bad record."""
+    """Computes twelve hex digits that change if the result of decoding a record of the topic may change."""
     schemas = [repr(topic.schema_files)] if topic.has_schema_files else []
     kinds: dict[str, Callable[..., object]] = {rule.kind: type(rule) for rule in topic.checks}
     rules = [line for _, kind in sorted(kinds.items()) for line in _rule(kind)]

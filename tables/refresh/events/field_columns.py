@@ -1,4 +1,4 @@
-"""Columns of a topic from the fields of parsed records, from keys and from headers."""
+"""Builds columns of a topic from the fields of parsed records, from keys and from headers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tables.declare.topic import Topic
 
 
 def field_columns(topic: Topic, parsed: Mapping[str, pa.Array], source: pa.Table) -> dict[str, pa.Array]:
-    """Column of the schema -> values.
+    """Builds the values of each column of the schema.
 
-    A key or a header that is no text where the column is one is null there; `undecodable` names it.
+    A key or a header that is no text if the column is one is null there; `undecodable` names it.
 
     Args:
         parsed: field of the record -> values.
@@ -43,7 +43,7 @@ def field_columns(topic: Topic, parsed: Mapping[str, pa.Array], source: pa.Table
 
 
 def undecodable(topic: Topic, source: pa.Table) -> dict[int, list[str]]:
-    """Row -> keys and headers that are no text where their column is one, or that are not there and must be."""
+    """Returns by row the faults of keys and headers: invalid text, or missing and required."""
     faults: dict[int, list[str]] = {}
     for column, kind in topic.types.items():
         given = topic.schema[column]
@@ -63,7 +63,7 @@ def _fault(value: bytes | None, kind: FieldType, what: str) -> str:
 
 
 def _headers(source: pa.Table, name: str) -> Sequence[bytes | None]:
-    """The last header of that name of each record."""
+    """Returns the last header of that name of each record."""
 
     def last(headers: Sequence[dict[str, Any]] | None) -> bytes | None:
         return next((header["value"] for header in reversed(headers or ()) if header["key"] == name), None)

@@ -1,4 +1,4 @@
-"""Offsets that are ingested, read from the commits of the events table."""
+"""Reads the ingested offsets from the commits of the events table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class IngestedOffsets:
 
     Attributes:
         ends: partition -> the first offset that is not in the table yet.
-        starts: partition -> where the newest micro-batch in it began.
+        starts: partition -> if the newest micro-batch in it began.
         newest_ms: greatest event time committed, epoch milliseconds; None when there is none.
         number: commits of ingest so far. Each commit takes the next number, so of several drivers that believe in one
             frontier one can go on from it.
@@ -48,7 +48,7 @@ class IngestedOffsets:
     driver: str = ""
 
     def after(self, ranges: Ranges, newest_ms: int | None) -> IngestedOffsets:
-        """The frontier once a micro-batch is in that begins at or before it."""
+        """Returns the frontier after a micro-batch that begins at or before it."""
         newest = [ms for ms in (self.newest_ms, newest_ms) if ms is not None]
         starts_at = {p: max(start, self.ends.get(p, start)) for p, (start, _) in ranges.items()}
         return replace(
@@ -60,22 +60,22 @@ class IngestedOffsets:
         )
 
     def moved(self, newest_ms: int) -> IngestedOffsets:
-        """The frontier once a heartbeat is in."""
+        """Returns the frontier after a heartbeat."""
         return replace(self, newest_ms=newest_ms, number=self.number + 1)
 
     def within(self, ranges: Ranges) -> Ranges:
-        """The offsets among these before the frontier."""
+        """Returns the part of these offsets before the frontier."""
         ingested = {p: (start, min(end, self.ends.get(p, start))) for p, (start, end) in ranges.items()}
         return {p: (start, end) for p, (start, end) in ingested.items() if start < end}
 
     def beyond(self, ranges: Ranges) -> Ranges:
-        """The offsets among these at or beyond the frontier."""
+        """Returns the part of these offsets at or after the frontier."""
         rest = {p: (max(start, self.ends.get(p, start)), end) for p, (start, end) in ranges.items()}
         return {p: (start, end) for p, (start, end) in rest.items() if start < end}
 
     @property
     def info(self) -> dict[str, object]:
-        """The frontier as a commit carries it."""
+        """The frontier in the form of a commit's info."""
         return {
             "ends": self.ends,
             "starts": self.starts,
@@ -86,7 +86,7 @@ class IngestedOffsets:
 
 
 def read_ingested_offsets(lake: Lake, topic: Topic, *, quarantine: bool = False) -> IngestedOffsets:
-    """Read the frontier from the table's newest commit of ingest; from its rows where the log lacks one."""
+    """Reads the frontier from the table's newest commit of ingest, or from its rows if the log lacks one."""
     name = topic.full_name + (QUARANTINE if quarantine else "")
     table = lake.open(name)  # one version for all that is read: a driver may commit meanwhile
     info = lake.newest_info(name, "ends", within=500, at=table.version())
@@ -101,7 +101,7 @@ def read_ingested_offsets(lake: Lake, topic: Topic, *, quarantine: bool = False)
 
 
 def offsets_at(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, Range], str]:
-    """The offsets `[start, end)` of each partition at a version of the events, and the topic's id.
+    """Returns the offsets `[start, end)` of each partition at a version of the events, and the topic's id.
 
     A log whose oldest commits were cleaned up begins at 0.
     """
@@ -122,7 +122,7 @@ def _numbers(ends: Mapping[str, int]) -> dict[int, int]:
 
 
 def _newest(table: DeltaTable, topic: Topic) -> int | None:
-    """The greatest event time by the rows: a large micro-batch learns it only once it is written."""
+    """Returns the greatest event time among the rows; a large micro-batch knows it only after the write."""
     rows = query(f"SELECT max({DUCKDB.name(topic.event_time)}) AS at FROM live WHERE NOT {REPLAYED}", live=table.scan())
     return epoch_ms(rows["at"][0].as_py())
 

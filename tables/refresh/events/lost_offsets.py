@@ -58,12 +58,12 @@ class Gap:
 
 
 def ensure(lake: Lake) -> None:
-    """Create the ledger when it is not there."""
+    """Creates the ledger if it does not exist."""
     lake.ensure(GAPS, SCHEMA, statistics=["topic", "partition", "start"])
 
 
 def gaps(lake: Lake, topic: str | None = None) -> list[Gap]:
-    """The gaps of a topic, or of all, by topic, partition and offset."""
+    """Reads the gaps of a topic, or of all, ordered by topic, partition and offset."""
     if not lake.exists(GAPS):
         return []
     rows = pa.table(lake.open(GAPS).scan()).to_pylist()
@@ -73,10 +73,10 @@ def gaps(lake: Lake, topic: str | None = None) -> list[Gap]:
 
 
 def record(lake: Lake, found: Sequence[Gap], spark: SparkSession | None = None) -> list[Gap]:
-    """Write what the ledger does not name yet of some gaps of one topic.
+    """Appends the parts of gaps of one topic that the ledger does not have yet.
 
     Returns:
-        What was written: nothing when all of it was known, so that it may be asked for again after a crash.
+        The written gaps; none if all were known, so that a call can be repeated after a crash.
 
     Raises:
         WriteConflict: others record gaps of the same topic. Retryable.
@@ -93,12 +93,12 @@ def record(lake: Lake, found: Sequence[Gap], spark: SparkSession | None = None) 
 
 
 def between_gaps(ranges: Ranges, known: Sequence[Gap]) -> list[dict[int, tuple[int, int]]]:
-    """Ranges of offsets by partition without what is lost: as many parts as the partition with most gaps needs."""
+    """Subtracts lost offsets from ranges, in as few parts of one range per partition as possible."""
     return list(batches_of_size(subtract(spans(ranges), places(known))))
 
 
 def places(known: Iterable[Gap]) -> dict[int, list[Range]]:
-    """The offsets of gaps of one topic."""
+    """Returns the offsets of gaps of one topic, by partition."""
     lost: dict[int, list[Range]] = {}
     for gap in known:
         lost.setdefault(gap.partition, []).append((gap.start, gap.end))
@@ -106,7 +106,7 @@ def places(known: Iterable[Gap]) -> dict[int, list[Range]]:
 
 
 def acknowledge(lake: Lake, topic: str, because: str, spark: SparkSession | None = None) -> list[Gap]:
-    """Note that the gaps of a topic are known, so that audits pass again; the records stay lost.
+    """Acknowledges the gaps of a topic, so that audits pass again; the records stay lost.
 
     Returns:
         The gaps that were open.
@@ -128,7 +128,7 @@ def acknowledge(lake: Lake, topic: str, because: str, spark: SparkSession | None
 
 
 def _beyond(found: Iterable[Gap], known: Sequence[Gap]) -> Iterator[Gap]:
-    """The parts of gaps that no known gap of the same log covers."""
+    """Yields the parts of gaps that no known gap of the same log covers."""
     for gap in found:
         taken = [(o.start, o.end) for o in known if (o.partition, o.log) == (gap.partition, gap.log)]
         for start, end in without((gap.start, gap.end), taken):

@@ -60,30 +60,30 @@ _LEFT_OUT = "left out when its offset was ingested, under other rules: today's a
 
 
 def raw_columns(topic: Topic) -> list[str]:
-    """The columns of a raw record that the topic's records are decoded from: headers only where it reads them."""
+    """Returns the columns of a raw record that decoding needs; headers only if the topic reads them."""
     return [*RAW_SCHEMA.names, *([HEADERS] if topic.reads_headers else [])]
 
 
 def events_schema(topic: Topic) -> pa.Schema:
-    """Columns of the topic's events table: its fields, then where in the log the record stands and how late it was.
+    """Returns the schema of the topic's events: its fields, then position in the log and lateness.
 
     A corrected event time follows the fields that it is computed from.
 
     `_late_by_ms`: the topic's greatest event time committed before the micro-batch, minus the row's own, in
     milliseconds; negative when the row is ahead, null before anything was committed. A row without `_offset` is no
     record but a `heartbeat`. `_replayed`: the row came by a
-    replay of the log; streams, whose time has gone on, leave it to the batch.
+    replay of the log; streams, whose watermark has passed, leave it to the batch.
     """
     fields = [pa.field(column, kind.arrow) for column, kind in topic.columns.items()]
     return pa.schema([*fields, *PROVENANCE, pa.field(LATE_BY_MS, pa.int64()), pa.field(REPLAYED, pa.bool_())])
 
 
 def heartbeat(topic: Topic, event_ms: int, appended_ms: int, newest_ms: int | None = None) -> pa.Table:
-    """The one row, without a place in the log, that moves the time of a topic to which nothing comes.
+    """Builds the one row, without an offset, that advances the event time of an idle topic.
 
     Args:
         event_ms: the event time that the topic has from now on, epoch milliseconds.
-        appended_ms: how far the log had come by then.
+        appended_ms: the position of the log at that moment, epoch milliseconds.
         newest_ms: the greatest event time of the topic so far, epoch milliseconds; None when there is none.
     """
     schema = events_schema(topic)
@@ -106,13 +106,13 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Turns raw records of one topic into events, or into quarantined bytes with every reason."""
+    """Converts raw records of one topic to events, or to quarantined bytes with every reason."""
 
     topic: Topic
     replayed: bool = False
 
     def decode(self, raw: pa.Table | pa.RecordBatch, newest_ms: int | None) -> Decoded:
-        """Split `raw` into events and quarantine.
+        """Splits `raw` into events and quarantine.
 
         Args:
             raw: columns of `raw_columns(topic)`; others are ignored.
@@ -126,7 +126,7 @@ class Decoder:
         return Decoded(events, self._quarantine(table, faults))
 
     def reject(self, raw: pa.Table | pa.RecordBatch) -> pa.Table:
-        """Quarantine every record of `raw`, also those that today's rules accept.
+        """Quarantines every record of `raw`, also those that the current rules accept.
 
         Returns:
             A table of `QUARANTINE_SCHEMA`, in the order of `raw`.
@@ -136,7 +136,7 @@ class Decoder:
         return self._quarantine(table, {row: faults.get(row, [_LEFT_OUT]) for row in range(len(table))})
 
     def _split(self, table: pa.Table, newest_ms: int | None) -> tuple[pa.Table, dict[int, list[str]]]:
-        """The events, and for each row that is none what is wrong with it."""
+        """Returns the events, and the faults of each other row."""
         parsed = self._parser.parse(table)
         if self.topic.compacted:
             parsed = with_tombstones(parsed, table["value"])
@@ -150,7 +150,7 @@ class Decoder:
         return events, faults
 
     def _broken(self, events: pa.Table, found: dict[int, list[str]]) -> dict[int, list[str]]:
-        """Row -> what is wrong with the values of a record that could be parsed, behind what was found before."""
+        """Returns by row the faults in values of records that could be parsed, after those found before."""
         # A tombstone or a mark has no values that could be wrong.
         removed = set()
         if self.topic.compacted:
@@ -179,7 +179,7 @@ class Decoder:
         return found
 
     def _ahead(self, events: pa.Table) -> dict[int, timedelta]:
-        """Row -> how far it lies ahead of the log, of those that claim too far a future."""
+        """Returns the lead over the log of rows that are too far in the future."""
         bound_ms = self.topic.max_future_skew_ms
         if bound_ms is None:
             return {}
@@ -253,7 +253,7 @@ class Decoder:
 
 
 def for_workers(raw: DataFrame, topic: Topic) -> DataFrame:
-    """The columns of `raw_columns(topic)`; a record without headers has an empty list, which `Decoder` reads as none.
+    """Selects the columns of `raw_columns(topic)`; null headers become empty lists, which `Decoder` reads as none.
 
     Spark asks Arrow at each row how large the batch is, and Arrow then goes through all rows since the last list that
     is not null: of a batch of 20,000 records without headers that took 20 us a record.
@@ -265,7 +265,7 @@ def for_workers(raw: DataFrame, topic: Topic) -> DataFrame:
 
 
 def decode_frame(raw: DataFrame, topic: Topic, newest_ms: int | None, *, replayed: bool = False) -> DataFrame:
-    """`raw` records (columns of `raw_columns(topic)`) decoded in Spark's Python workers.
+    """Decodes `raw` records (columns of `raw_columns(topic)`) in Spark's Python workers.
 
     Returns:
         Columns of `events_schema(topic)`, then those that only quarantine has, under names that no topic has:
@@ -288,7 +288,7 @@ def decode_frame(raw: DataFrame, topic: Topic, newest_ms: int | None, *, replaye
 
 
 def reject_frame(raw: DataFrame, topic: Topic) -> DataFrame:
-    """`raw` records (columns of `raw_columns(topic)`), all of them quarantined, in Spark's Python workers."""
+    """Quarantines all `raw` records (columns of `raw_columns(topic)`) in Spark's Python workers."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     decoder = Decoder(topic)
@@ -301,12 +301,12 @@ def reject_frame(raw: DataFrame, topic: Topic) -> DataFrame:
 
 
 def accepted(decoded: DataFrame, topic: Topic) -> DataFrame:
-    """The events of what `decode_frame` gave."""
+    """Selects the events from a result of `decode_frame`."""
     return decoded.where(f"{REASONS} IS NULL").select(*events_schema(topic).names)
 
 
 def rejected(decoded: DataFrame) -> DataFrame:
-    """The quarantine of what `decode_frame` gave."""
+    """Selects the quarantine from a result of `decode_frame`."""
     columns = [decoded[_BESIDE.get(name, name)].alias(name) for name in QUARANTINE_SCHEMA.names]
     return decoded.where(f"{REASONS} IS NOT NULL").select(*columns)
 
@@ -317,12 +317,12 @@ def _raw_table(raw: pa.Table | pa.RecordBatch, topic: Topic) -> pa.Table:
 
 
 def _headers(bad: pa.Table) -> pa.ChunkedArray:
-    """Headers as quarantine has them: an empty list is none."""
+    """Returns headers as stored in quarantine: an empty list becomes null."""
     return pc.if_else(pc.greater(pc.list_value_length(bad[HEADERS]), 0), bad[HEADERS], None)
 
 
 def _corrected(columns: Mapping[str, pa.Array], appended: pa.ChunkedArray, clock: DeviceClock) -> pa.Array:
-    """The event time by the receiver's clock: the device's, moved by what its clock was off when it sent the record."""
+    """Corrects the event time by the difference between device clock and receiver clock at sending."""
 
     def micros(times: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
         return pc.fill_null(times.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
@@ -334,7 +334,7 @@ def _corrected(columns: Mapping[str, pa.Array], appended: pa.ChunkedArray, clock
 
 
 def _beyond_calendar(column: pa.ChunkedArray) -> list[int]:
-    """Rows with a time that its offset moves out of the years that a date can have."""
+    """Returns rows with a time whose offset moves it out of the years that a date can have."""
     micros = column.combine_chunks().cast(pa.int64())
     beyond = pc.or_(pc.less(micros, FIRST_US), pc.greater(micros, LAST_US))
     return list(pc.indices_nonzero(pc.fill_null(beyond, False)).to_pylist())

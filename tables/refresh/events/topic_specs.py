@@ -1,4 +1,4 @@
-"""Topics as the broker should have them, from their declarations."""
+"""Derives the desired state of topics on the broker from their declarations."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ TOMBSTONES_MS = 180 * 24 * 3_600_000
 
 
 def specs(registry: Registry, domain: str | None = None) -> list[TopicSpec]:
-    """One specification per topic, of one domain or of all."""
+    """Returns one specification per topic, of one domain or of all."""
     return [spec(topic) for topic in registry.topics.values() if domain in (None, topic.domain)]
 
 
 def spec(topic: Topic) -> TopicSpec:
-    """Partitions and configuration: kept for ever or compacted; times are the broker's, which no producer can set."""
+    """Returns partitions and configuration: kept forever or compacted; timestamps are set by the broker."""
     configs = {
         "message.timestamp.type": "LogAppendTime",
         "retention.ms": "-1",

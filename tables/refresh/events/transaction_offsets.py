@@ -32,12 +32,12 @@ SCHEMA = pa.schema(
 
 
 def ensure(lake: Lake) -> None:
-    """Create the ledger when it is not there."""
+    """Creates the ledger if it does not exist."""
     lake.ensure(TRANSACTIONS, SCHEMA, statistics=["topic", "partition", "start"])
 
 
 def in_transactions(lake: Lake, topic: str, log: str) -> dict[int, list[Range]]:
-    """The markers and aborted records that are known of a topic's log, by partition, in order.
+    """Returns the known markers and aborted records of a topic's log, by partition, in order.
 
     Args:
         log: the topic's id on the broker; a topic that is created again starts another log.
@@ -51,7 +51,7 @@ def in_transactions(lake: Lake, topic: str, log: str) -> dict[int, list[Range]]:
 
 
 def record(lake: Lake, topic: str, log: str, found: Spans, spark: SparkSession | None = None) -> None:
-    """Write what the ledger does not name yet.
+    """Appends the offsets that the ledger does not have yet.
 
     Raises:
         WriteConflict: others record those of the same topic. Retryable.
