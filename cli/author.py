@@ -73,17 +73,22 @@ def check(
     if as_json:
         print_json([{"message": m.message, "hint": m.hint} for m in mistakes])
     else:
-        for table in tables:
-            if table.full_name in live:
-                out.print(f"[yellow]![/] {escape(live[table.full_name])}", soft_wrap=True)
-            if table.redundant:
-                given = ", ".join(table.redundant)
-                out.print(f"[dim]{table.full_name}: the function says {given}, too: leave it out.[/]", soft_wrap=True)
-        for name, inputs in whole.items():
-            out.print(f"[dim]{name}: a change of {' or '.join(inputs)} recomputes the whole table.[/]", soft_wrap=True)
+        _print_advice(tables, live, whole)
         _print(mistakes, len(tables))
     if mistakes:
         raise typer.Exit(BadDeclaration.exit_code)
+
+
+def _print_advice(tables: Sequence[Table], live: Mapping[str, str], whole: Mapping[str, Sequence[str]]) -> None:
+    """Prints the parameters that live tables lack and tables could leave out, and the tables recomputed as a whole."""
+    for table in tables:
+        if table.full_name in live:
+            out.print(f"[yellow]![/] {escape(live[table.full_name])}", soft_wrap=True)
+        if table.redundant:
+            given = ", ".join(table.redundant)
+            out.print(f"[dim]{table.full_name}: the function says {given}, too: leave it out.[/]", soft_wrap=True)
+    for name, inputs in whole.items():
+        out.print(f"[dim]{name}: a change of {' or '.join(inputs)} recomputes the whole table.[/]", soft_wrap=True)
 
 
 def try_(

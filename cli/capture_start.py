@@ -22,7 +22,7 @@ def captures_tables(registry: Registry) -> bool:
 
 
 def capture_programs(settings: Settings, registry: Registry) -> list[Program]:
-    """The database and Kafka Connect, ready to be supervised; none where no table is captured."""
+    """Returns the programs of the database and Kafka Connect, ready to be supervised; none if no table is captured."""
     if not captures_tables(registry):
         return []
     from infra.capture import kafka_connect
@@ -37,7 +37,7 @@ def capture_programs(settings: Settings, registry: Registry) -> list[Program]:
 
 
 def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[Settings], None] | None = None) -> None:
-    """Have every declared capture run; what cannot is said, with what to do, and stops nothing else.
+    """Starts every declared capture; prints the ones that cannot start, and what to do; they stop nothing else.
 
     Tables that the database does not have yet are waited for by `wait_for_tables`.
 
@@ -76,7 +76,7 @@ def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[S
 
 
 def wait_for_tables(settings: Settings, registry: Registry) -> None:
-    """Say which captured tables the database does not have; at a terminal, wait for them and capture them."""
+    """Prints which captured tables the database lacks; at a terminal, waits for them and captures them."""
     from infra.capture.table_catalog import missing_tables
     from infra.postgres.database_connection import address
     from tables.declare.captured_topic import captures

@@ -226,7 +226,7 @@ def shown_bytes(size: int | None) -> str:
 
 
 def shown_duration(seconds: float | None) -> str:
-    """A length of time: `0.4 s`, `3 min 20 s`, `2 h 05 min`, `4 days`."""
+    """Formats a duration: `0.4 s`, `3 min 20 s`, `2 h 05 min`, `4 days`."""
     if seconds is None:
         return NOTHING
     if seconds < 10:
@@ -241,7 +241,7 @@ def shown_duration(seconds: float | None) -> str:
 
 
 def shown_age(then: datetime, now: datetime) -> str:
-    """The age of something, as a duration."""
+    """Formats an age as a duration."""
     return shown_duration((now - then).total_seconds())
 
 

@@ -26,12 +26,12 @@ class Analyst:
     """A read-only DuckDB session whose views are the Delta tables, each at its newest version when it is queried.
 
     The views go through DuckDB's Delta reader, which honours deletion vectors, column mapping and file statistics.
-    Those of events show the records alone, without the heartbeats of idle topics. It reads files of the lake, and the
+    Views of events show only the records, without the heartbeats of idle topics. It reads files of the lake, and the
     rows that plans keep, and no others.
     """
 
     def __init__(self, lake: Lake, *, only: Sequence[str] | None = None, files: Sequence[Path] = ()) -> None:
-        """Register the tables.
+        """Registers the tables.
 
         Args:
             only: full names of those that are needed; all by default.
@@ -55,7 +55,7 @@ class Analyst:
         self.add(lake.names() if only is None else only)
 
     def add(self, names: Sequence[str]) -> None:
-        """Register tables that are not yet; one whose first commit is not finished is left out, as if not named."""
+        """Registers tables that are not registered yet; leaves out one whose first commit is not finished."""
         import duckdb
 
         added = []
@@ -85,7 +85,7 @@ class Analyst:
         return self.connection.execute(query_text, full_name.split(".", 1)).fetchone() is not None
 
     def define(self, name: str, function: Callable[[Any], Any], parameter: str, result: str) -> None:
-        """Let queries call a function of one value; what it raises is what `run` raises."""
+        """Lets queries call a function of one value; `run` raises its errors."""
 
         def called(value: Any) -> Any:
             try:
@@ -97,7 +97,7 @@ class Analyst:
         self.connection.create_function(name, called, [parameter], result)
 
     def run(self, sql: str) -> duckdb.DuckDBPyConnection:
-        """The result of the last of these statements, not fetched yet.
+        """Runs statements, and returns the result of the last one, not fetched yet.
 
         Raises:
             BadArgument: DuckDB cannot run it, or it would write.
@@ -116,7 +116,7 @@ class Analyst:
             raise BadArgument(f"DuckDB: {error}", hint=hint) from error
 
     def _require_reading(self, sql: str) -> None:
-        """Refuse statements that do more than query, explained ones among them."""
+        """Refuses statements that do more than query, explained ones among them."""
         for statement in self.connection.extract_statements(sql):
             kind, explained = statement.type.name, _EXPLAINED.match(statement.query)
             if kind == "EXPLAIN" and explained:
@@ -128,12 +128,12 @@ class Analyst:
                 )
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
-        """All rows of a query."""
+        """Returns all rows of a query."""
         return self.run(sql).fetchall()
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Ctrl-C in the block is a KeyboardInterrupt and ends the query; DuckDB makes a RuntimeError of it."""
+        """Turns Ctrl-C in the block into a KeyboardInterrupt that ends the query; DuckDB raises a RuntimeError."""
         try:
             yield
         except RuntimeError as error:

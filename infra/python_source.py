@@ -29,20 +29,20 @@ _PARSING = threading.Lock()
 
 
 def parsed(code: FunctionType | type) -> ast.Module | None:
-    """The code without docstrings, comments and formatting, with the lines of its file; None: it has no text."""
+    """Returns the code without docstrings, comments and formatting, with its lines; None: it has no text."""
     # Threads that make syntax trees at once disturb each other (python/cpython#106905), as finding a class's text does.
     with _PARSING:
         return _parsed(code)
 
 
 def module_tree(module: ModuleType) -> ast.Module:
-    """The text of a module; empty: it has none."""
+    """Returns the text of a module; empty: it has none."""
     with _PARSING:
         return _parsed_module(module)
 
 
 def assigned(tree: ast.Module, name: str) -> Iterator[ast.expr]:
-    """The expressions that a module assigns to the name when it is loaded."""
+    """Returns the expressions that a module assigns to the name when it is loaded."""
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
@@ -80,12 +80,12 @@ def _parsed_module(module: ModuleType) -> ast.Module:
 
 @functools.lru_cache(maxsize=1_000)
 def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
-    """All of a tree that is changed no more."""
+    """Returns all nodes of a tree that is changed no more."""
     return tuple(ast.walk(tree))
 
 
 def without_own_imports(tree: ast.AST, module: str) -> str:
-    """The code without its imports from this repository: what they give is read itself, wherever its file is."""
+    """Returns the code without its imports from this repository, whose code is read itself."""
     imports = (node for node in nodes(tree) if isinstance(node, ast.Import | ast.ImportFrom))
     if not any(_is_own_import(node, module) for node in imports):
         return ast.unparse(tree)
@@ -111,7 +111,7 @@ def _source(statement: ast.ImportFrom, module: str) -> str:
 
 
 def paths(tree: ast.AST) -> Iterator[Dotted]:
-    """`a` and `a.b.c` as they are read in the code."""
+    """Yields the names `a` and `a.b.c` that code reads."""
     for node in nodes(tree):
         if path := _path(node):
             yield path
@@ -126,7 +126,7 @@ def _path(node: ast.AST) -> Dotted:
 
 
 def outer_paths(node: ast.AST, local: frozenset[str] = frozenset()) -> Iterator[tuple[Dotted, int]]:
-    """The names that running the code reads from around it, each with all that follows it, and their lines.
+    """Returns the names that running the code reads from around it, each with all that follows it, and their lines.
 
     Args:
         local: names that are other things here.
@@ -157,7 +157,7 @@ def _decorators(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> li
 
 
 def _bound(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
-    """Parameters and local variables of a function; imports are what they import."""
+    """Returns the parameters and local variables of a function; an import stands for its module."""
     given = function.args
     taken = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
     names = {one.arg for one in taken if one}
@@ -179,7 +179,7 @@ def _bound(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> fro
 
 
 def sets_in_order(tree: ast.AST, known: Mapping[str, object]) -> Iterator[int]:
-    """The lines in which the order of a set decides: Python chooses another one in each process."""
+    """Returns the lines in which the order of a set decides: Python chooses another one in each process."""
 
     def is_set(node: ast.AST) -> bool:
         match node:
@@ -209,7 +209,7 @@ def sets_in_order(tree: ast.AST, known: Mapping[str, object]) -> Iterator[int]:
 
 
 def imported(tree: ast.AST, module: str) -> Iterator[tuple[str, object]]:
-    """The modules of this repository that the code imports when it runs, and the names of what else it does."""
+    """Returns the modules of this repository that the code imports when it runs, and the names of what else it does."""
     for node in nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -250,7 +250,7 @@ def is_ours(file: str) -> bool:
 
 
 def bytecode(code: CodeType) -> str:
-    """The code of a function that has no text."""
+    """Returns the bytecode of a function that has no text."""
     constants = [bytecode(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts]
     return f"{code.co_code.hex()} {code.co_names} {constants}"
 
@@ -260,7 +260,7 @@ def _constant(value: object) -> str:
 
 
 def names_in(code: CodeType) -> Iterator[str]:
-    """All names in the code of a function and of those within it."""
+    """Returns all names in the code of a function and of those within it."""
     yield from (*code.co_names, *code.co_freevars)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

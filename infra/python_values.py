@@ -45,7 +45,7 @@ def name_in_module(value: object) -> str:
 
 
 def dispatched(function: object) -> dict[str, object]:
-    """The functions by type of argument, of a generic function of `functools`."""
+    """Returns the functions of a `functools.singledispatch`, by type of argument."""
     found = getattr(function, "registry", None)
     return {name_in_module(kind): value for kind, value in found.items()} if isinstance(found, MappingProxyType) else {}
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]:
-    """The states of captured tables; where none is declared, no code of theirs is loaded.
+    """Returns the states of captured tables; if none is declared, no code of theirs is loaded.
 
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
@@ -40,7 +40,7 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
 
 
 def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
-    """The doctor's findings about captured tables; none while the platform is down."""
+    """Returns the doctor's findings about captured tables; none while the platform is down."""
     from infra.process import supervisor
     from infra.process.doctor import Finding
 

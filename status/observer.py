@@ -126,7 +126,7 @@ class Observer:
 
 
 def time_bounds(lake: Lake, table: Table) -> tuple[date | None, date | None]:
-    """The least and the greatest event time of a table's rows; None twice where rows have none."""
+    """Returns the least and the greatest event time of a table's rows; None twice if rows have none."""
     if table.event_time is None or not lake.exists(table.full_name):
         return None, None
     return bounds_of(lake.open(table.full_name), table.event_time)

@@ -168,7 +168,7 @@ class Snapshot:
 
     @property
     def open_gaps(self) -> list[Gap]:
-        """Those that are not acknowledged."""
+        """The gaps that are not acknowledged."""
         return [gap for gap in self.gaps if gap.is_open]
 
 

@@ -19,7 +19,8 @@ NOT_SQL = {
     "cli/run_view.py": "a command of a shell",
     "cli/scaffold.py": "Python",
     "dags/dag_docs.py": "Markdown",
-    "tables/algebra/connect_plan.py": "the name of a relation, in a message",
+    "tables/algebra/plan_mistakes.py": "Python, in the hint of a refusal",
+    "tables/algebra/reading/connect_plan.py": "the name of a relation, in a message",
     "tables/algebra/dependencies.py": "the name of a method, in a message",
     "tables/declare/topic.py": "its code is in the fingerprints of decodings, and the value is a constant",
 }

@@ -39,6 +39,7 @@ ORDER = (
     ("infra/capture", "infra/delta"),
     ("quality",),
     ("tables/algebra",),
+    ("tables/algebra/reading",),
     ("tables/declare/refusals",),
     ("tables/declare",),
     ("tables/declare/functions",),

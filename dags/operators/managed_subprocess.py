@@ -64,7 +64,7 @@ class ManagedSubprocess:
 
         Stdout holds only the result, as data for downstream tasks.
 
-        What an earlier attempt left running is ended first.
+        A process that an earlier attempt left running is ended first.
         """
         end_leftover(self._pid_file)
         self._pid_file.parent.mkdir(parents=True, exist_ok=True)
@@ -164,6 +164,6 @@ class _Lines:
                 log(text)
 
     def all(self) -> list[str]:
-        """The last lines; the reaper has ended everything that could still write."""
+        """Returns the last lines; the reaper has ended all processes that could still write."""
         self._thread.join(timeout=10)
         return list(self._lines)

@@ -93,7 +93,7 @@ def run(command: ReaperCommand) -> int:
 
 
 def tagged_processes(tag: str) -> Iterator[psutil.Process]:
-    """The processes that carry this tag, without this process and those that started it."""
+    """Returns the processes that carry this tag, without this process and those that started it."""
     import psutil
 
     own = psutil.Process()
@@ -114,13 +114,13 @@ def has_ended(process: psutil.Process) -> bool:
 
 
 def with_tag(environment: Mapping[str, str], tag: str) -> dict[str, str]:
-    """An environment whose processes also carry this tag."""
+    """Returns an environment whose processes also carry this tag."""
     tags = [other for other in environment.get(TAGS, "").split("|") if other and other != tag]
     return {**environment, TAGS: "|".join([*tags, tag])}
 
 
 def kill_tagged(tag: str) -> None:
-    """Kill every process that carries this tag, until there is none."""
+    """Kills every process that carries this tag, until there is none."""
     import psutil
 
     while remaining := list(tagged_processes(tag)):
@@ -201,7 +201,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`--command FILE`, as the supervisor calls it, or `-- command ...`."""
+    """Runs `--command FILE`, as the supervisor calls it, or `-- command ...`."""
     match list(arguments):
         case ["--command", file]:
             return run(ReaperCommand.load(Path(file)))

@@ -167,7 +167,7 @@ def _launch(settings: Settings) -> None:
 
 
 def _end_leftovers(settings: Settings) -> None:
-    """End every process of this home: politely those that supervise, then all that is left."""
+    """Ends every process of this home: politely those that supervise, then all that is left."""
     import psutil
 
     signalled = []

@@ -53,7 +53,7 @@ class Program:
 
 
 def write_configuration(settings: Settings, programs: Sequence[Program]) -> None:
-    """Write supervisord's configuration for exactly these programs, and the commands that their reapers run."""
+    """Writes supervisord's configuration for exactly these programs, and the commands that their reapers run."""
     for needed in (directory(settings) / "commands", directory(settings) / "run", settings.logs):
         needed.mkdir(parents=True, exist_ok=True)
     directory(settings).chmod(0o700)
@@ -83,7 +83,7 @@ def stages(settings: Settings) -> dict[int, list[str]]:
 
 
 def reaper_commands(settings: Settings) -> Iterator[ReaperCommand]:
-    """The commands that the reapers of this home run, as far as they can be read."""
+    """Returns the commands that the reapers of this home run, as far as they can be read."""
     for path in (directory(settings) / "commands").glob("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError):
             yield ReaperCommand.load(path)
@@ -113,7 +113,7 @@ def configuration_file(settings: Settings) -> Path:
 
 
 def pid_file(settings: Settings, name: str) -> Path:
-    """The file in which the reaper of a program notes which process runs now."""
+    """Returns the file in which the reaper of a program notes which process runs now."""
     return directory(settings) / "run" / f"{name}.json"
 
 

@@ -1,1 +1,1 @@
-"""Plans of tables' functions, read without a JVM: relational algebra, and what follows from it."""
+"""Relational algebra that tables' functions are read as, and what follows from it, without a JVM."""

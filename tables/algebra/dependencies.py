@@ -116,7 +116,7 @@ def several(root: Relation) -> str:
 
 
 def sources(root: Relation) -> list[Source]:
-    """The inputs that it reads, one for each mention."""
+    """Returns the inputs that a relation reads, one for each mention."""
     return [one for one in relations(root) if isinstance(one, Source)]
 
 
@@ -201,8 +201,8 @@ def _of_join(join: Join, value: Expr) -> Scope:
 def _of_lookup(lookup: Lookup, value: Expr) -> Scope:
     """Returns the scope of a value of the row, by which the subquery finds the rows that it reads, too.
 
-    For a row with some value the subquery reads of the rows below a condition `inner = outer`, wherever that is in the
-    subquery, those alone whose `inner` is this row's `outer`.
+    A subquery with a condition `inner = outer` anywhere in it reads, for a row, only the rows below the condition whose
+    `inner` is this row's `outer`.
     """
     scope = dict(scope_of(lookup.input, value))
     for below, outer, inner in _correlated(lookup):

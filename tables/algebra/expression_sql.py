@@ -1,51 +1,24 @@
-"""Writes expressions over a row as Spark SQL, and parses them."""
+"""Writes expressions over a row as Spark SQL."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from infra.sql.names import SPARK
-from tables.algebra.relations import Call, Column, Expr, Literal, mapped, parts
+from tables.algebra.relations import Call, Column, Expr, Literal, parts
 
 PLAIN_TYPES = {
     "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT",
     "double": "DOUBLE", "string": "STRING", "binary": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP",
 }  # fmt: skip
 """Kind of a type in the client's plans -> its name in SQL."""
-_ROW = "row"
-
-
-@lru_cache(1_000)
-def value_of(written: str) -> Expr:
-    """Parses a column, a field of one, or an expression in Spark SQL over the columns of one relation.
-
-    Raises:
-        NotUnderstood: a part that the algebra does not express.
-    """
-    if written.isidentifier():
-        return column_of(written)
-    from tables.algebra.plan_builder import PlanBuilder
-    from tables.algebra.sql_plan import SqlReader
-
-    builder = PlanBuilder({_ROW: None})
-    value = SqlReader(builder, {}).value(written, [builder.source(_ROW)], builder.node())
-    return mapped(value, lambda part: column_of(part.name) if isinstance(part, Column) else None)
-
-
-def fault_of(written: str) -> str:
-    """Returns why SQL is no value of one row, or one that cannot be written again; empty: it is one that can."""
-    from tables.algebra.plan_builder import NotUnderstood
-
-    try:
-        return "" if sql_of(value_of(written)) else "is no value of one row that can be written again"
-    except NotUnderstood as fault:
-        return f"has {fault}"
+ROW = "row"
+"""The name of the one relation that expressions of text are over."""
 
 
 def column_of(name: str) -> Column:
-    """Returns a column of the one relation over which `value_of` reads expressions."""
-    return Column(_ROW, name)
+    """Returns a column of the one relation `ROW`."""
+    return Column(ROW, name)
 
 
 def names_in(value: Expr) -> set[str]:

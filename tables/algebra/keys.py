@@ -284,8 +284,8 @@ def determined(
 ) -> Callable[[Expr], bool]:
     """Whether rows that agree in these values agree in another one, too.
 
-    What identifies a row of an input determines its columns, what a group is of its aggregates, and the one side of an
-    equality the other.
+    An identity of a row of an input determines its columns, a group its aggregates, and one side of an equality the
+    other.
 
     Args:
         identities: input -> the columns that identify a row of it.
@@ -327,9 +327,9 @@ def _equal_in(root: Relation) -> list[tuple[Expr, ...]]:
 
 
 def _of_the_row(root: Relation) -> Iterator[Relation]:
-    """Yields a relation and those below it, of which what is known of a row holds for the rows of the first one.
+    """Yields a relation and the relations below it whose facts about a row hold for the rows of the first one.
 
-    What a subquery asks of its rows says nothing about the row for which it is asked.
+    Conditions of a subquery on its own rows say nothing about the row for which it is asked.
     """
     for one in (root.input,) if isinstance(root, Lookup) else root.below:
         yield from _of_the_row(one)
@@ -351,7 +351,7 @@ def is_equality(value: Expr) -> TypeGuard[Call]:
 
 
 def lifted(join: Join, values: Iterable[Expr], side: str) -> list[Expr]:
-    """Values of a side as they are in rows of the join."""
+    """Returns values of a side as they are in rows of the join."""
     optional = {"left": ("right_outer", "full_outer"), "right": ("left_outer", "full_outer")}[side]
     return [Optional(join.node, value) if join.how in optional else value for value in values]
 

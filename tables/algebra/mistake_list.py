@@ -43,7 +43,7 @@ def split(fault: BadDeclaration) -> list[BadDeclaration]:
 
 @contextmanager
 def together_with(known: Sequence[BadDeclaration]) -> Iterator[None]:
-    """Raise these mistakes with the one that leaves the block, or alone; as `Unproved` where each is."""
+    """Raises these mistakes with the one that leaves the block, or alone; as `Unproved` if each is."""
     mistakes, raised = list(known), list(known)
     try:
         yield

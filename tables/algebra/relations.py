@@ -375,7 +375,7 @@ def arguments(value: Expr) -> tuple[Expr, ...]:
 
 
 def _children(node: Expr | Relation) -> Iterator[object]:
-    """The expressions and relations in the fields of a node; the columns of a relation are those that it has."""
+    """Returns the expressions and relations in the fields of a node, without its columns."""
     kind: Any = type(node)
     for name in _fields(kind):
         yield from _flat(getattr(node, name))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration, TwofoldError
 from infra.sql.impure_functions import IMPURE
-from tables.algebra.called_functions import impure_function
 from tables.algebra.plan_mistakes import IMPURE_FUNCTION, NO_SUCH_COLUMN
+from tables.algebra.reading.called_functions import impure_function
 from tables.algebra.refusal import Refusal
 from tables.declare.inference import RECORD
 from tables.declare.refusals.refused_names import NOT_RETURNED, PLATFORM, not_returned

@@ -364,7 +364,7 @@ class _Reader:
 
 
 def _resolved(path: Dotted, seen: Mapping[str, object]) -> tuple[object, list[str]]:
-    """The value of a path as far as it goes through modules of this repository, and what follows it."""
+    """Returns the value of a path as far as it goes through modules of this repository, and the rest of the path."""
     value, rest = seen.get(path[0], UNKNOWN), list(path[1:])
     while rest and isinstance(value, ModuleType) and is_of_ours(value):
         value = getattr(value, rest.pop(0), UNKNOWN)

@@ -17,7 +17,7 @@ from typing import Any
 from infra.atomic_write import write_atomically
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration, Unproved
-from tables.algebra.connect_plan import read_function
+from tables.algebra import spark_functions
 from tables.algebra.dependencies import (
     by_source,
     lineage,
@@ -31,6 +31,7 @@ from tables.algebra.expression_sql import sql_of
 from tables.algebra.keys import determined, is_exact, is_time_window, keys, kind_of, missing_of_key
 from tables.algebra.mistake_list import require_none
 from tables.algebra.plan_mistakes import find_mistakes
+from tables.algebra.reading.connect_plan import read_function
 from tables.algebra.refusal import PlanMistake
 from tables.algebra.relations import (
     Call,
@@ -57,7 +58,7 @@ from tables.declare.refusals.refused_times import NEAR, OTHER_TIME
 from tables.declare.table import NAMING, Draft, Table
 from tables.declare.topic import Topic
 
-_ALGEBRA = Path(read_function.__code__.co_filename).parent
+_ALGEBRA = Path(spark_functions.__file__).parent
 INFERRED = ("primary_key", "recompute_by", "scope_columns", "event_time", "depends_within", "closes_at", "ends_at")
 """The parameters that can be left to the function."""
 UNREAD = "what only Spark can read"
@@ -218,7 +219,7 @@ def _digest(file: DeclarationFile, sources: Mapping[str, Source], columns: Mappi
 
 @functools.cache
 def _own_code() -> str:
-    code = [Path(__file__), *sorted(_ALGEBRA.glob("*.py"))]
+    code = [Path(__file__), *sorted(_ALGEBRA.rglob("*.py"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in code)).hexdigest()
 
 
@@ -228,7 +229,7 @@ def _identity(source: Source) -> tuple[str, ...]:
 
 
 def _kinds(source: Source) -> Mapping[str, str]:
-    """The types of its columns, with a `?` of those that can be null, as all of a compacted topic but its key."""
+    """Returns the types of its columns, with a `?` if they can be null, as all of a compacted topic but its key."""
     if isinstance(source, Table):
         return source.kinds
     return {name: kind.text.removesuffix("?") + "?" * (kind.nullable or source.compacted)
@@ -312,9 +313,9 @@ class _Inferring:
         return key if is_by_all and not several(made_by.below[0]) else []
 
     def _named(self, key: Sequence[Expr], identities: Mapping[str, Sequence[str]]) -> list[str]:
-        """The columns of the result that hold a key, or enough of it that the others follow; none if there are not.
+        """Returns the columns of the result that hold a key, or enough of it that the others follow; empty: no key.
 
-        Of a single row any column is a key; one without fractions can be compared.
+        Any column is a key of a single row; one without fractions can be compared.
         """
         if not key:
             return [c.name for c in self.root.columns if c.name and is_exact(c.value)][:1]
@@ -329,7 +330,7 @@ class _Inferring:
         return window_start(self.root, groups[0], value) if groups and isinstance(value, Call) else None
 
     def _why_no_key(self, found: Sequence[Sequence[Expr]]) -> str:
-        """The reason why none of the keys that are known is one of the result."""
+        """Returns the reason why none of the keys that are known is one of the result."""
         root, made_by, unknown = self.root, self.made_by, unknown_in(self.root)
         if not found:
             if unknown or not isinstance(made_by, Join | Union | Group):
@@ -353,7 +354,7 @@ class _Inferring:
         return f"the result lacks {lacks}"
 
     def _find_scope(self, scopes: Mapping[str, Mapping[str, str]] | None, times: TimeFacts) -> None:
-        """Find `recompute_by`: empty if each row may depend on all rows."""
+        """Finds `recompute_by`: empty if each row may depend on all rows."""
         if scopes is None:
             self.reasons["recompute_by"] = f"the function uses {unknown_in(self.root)}"
             return

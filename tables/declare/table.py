@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.rules import Rule
-from tables.algebra.expression_sql import column_of, fault_of, names_in, value_of
+from tables.algebra.expression_sql import column_of, names_in
 from tables.algebra.mistake_list import found_by, require_none
+from tables.algebra.reading.expression_text import fault_of, value_of
 from tables.declare.parameter_checks import require_known, require_list, require_rules, set_fields
 from tables.declare.refusals.refused_keys import EMPTY_KEY, NO_SCOPE, NO_VALUE, TOLERANCE
 from tables.declare.refusals.refused_names import NO_INPUT
@@ -119,7 +120,7 @@ class Parameters:
         approve_above: a rewrite that Airflow runs may change so many rows, its own and those of tables below it,
             without a person's approval; None: none.
         pure: modules of Python and of packages, `["phonenumbers"]`, for which the author vouches that what the function
-            uses of them gives the same answer each time. Those that compute (`math`, `re`, NumPy) are known to.
+            uses of them gives the same answer each time. Modules that compute (`math`, `re`, NumPy) are known to.
     """
 
     primary_key: Sequence[str] = ()
@@ -292,7 +293,7 @@ def _taking(parameters: Callable[P, object]) -> Callable[[Callable[..., R]], Cal
 
 @_taking(Parameters)
 def table(**given: Any) -> Callable[[Derive], Draft]:
-    """Declare the function below as a table of the domain; `Parameters` says what each parameter means."""
+    """Declares the function below as a table of the domain; `Parameters` says what each parameter means."""
     known = [parameter.name for parameter in fields(Parameters)]
     mistakes = {
         name: found_by(partial(require_known, [name], known, "@table"), *_checks_of(name, value))

@@ -187,7 +187,7 @@ def refused(lake: Lake, registry: Registry) -> dict[str, BadDeclaration]:
 
 
 def require_proved(lake: Lake, table: Table, registry: Registry) -> None:
-    """Refuse to make rows of code that is not known to give one result, unless the table's rows are of it.
+    """Refuses code that is not known to give one result, unless the table's rows are already of it.
 
     Raises:
         Unproved: names what to declare.

@@ -155,7 +155,7 @@ def _correct_statistics(lake: Lake, registry: Registry, domain: str) -> None:
 def ensure_table(
     session: SparkSession | Callable[[], SparkSession], lake: Lake, registry: Registry, table: Table
 ) -> None:
-    """Create the table when it is not there; its inputs are.
+    """Creates the table if it does not exist; its inputs must.
 
     Raises:
         BadDeclaration: its function does not fit its inputs or its own declaration, is not known to give one result,

@@ -81,8 +81,8 @@ class Refresher:
     """Recomputes parts of one table from its inputs, and publishes what differs.
 
     The table is read before its inputs, each time. Rows that a stream adds meanwhile are then in the inputs at most: a
-    row of it that is inserted here is the one that the stream inserts. That row would look superfluous in the other
-    order.
+    row of it that is inserted here is the one that the stream inserts. Such a row would look
+    superfluous in the other order.
 
     Attributes:
         closed_before_ms: rows whose `closes_at` is at or after it are the stream's and are left alone; None: all rows

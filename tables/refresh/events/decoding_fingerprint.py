@@ -32,5 +32,5 @@ def _decoder(encoding: str) -> tuple[str, ...]:
 
 @functools.cache
 def _rule(kind: Callable[..., object]) -> tuple[str, ...]:
-    """The code of a kind of rule as records are checked by it; the decoder itself knows none."""
+    """Returns the code of a kind of rule as records are checked by it; the decoder itself knows none."""
     return read_code(kind).complete_lines

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tables.algebra.connect_plan import read_function
 from tables.algebra.dependencies import by_source, scope_of, unknown_in
 from tables.algebra.expression_sql import sql_of
+from tables.algebra.reading.connect_plan import read_function
 from tables.algebra.relations import Relation
 from tests.harness.tiers import this_run
 

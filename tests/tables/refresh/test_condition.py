@@ -19,7 +19,8 @@ from infra.delta.file_pruning import prune_files
 from infra.duckdb_session import duckdb_utc, parquet
 from infra.instants import Interval
 from infra.sql.names import DATAFUSION, DUCKDB, SPARK
-from tables.algebra.expression_sql import column_of, path_of, value_of
+from tables.algebra.expression_sql import column_of, path_of
+from tables.algebra.reading.expression_text import value_of
 from tables.refresh.condition import Condition
 
 if TYPE_CHECKING:

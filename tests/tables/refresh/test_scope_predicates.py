@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from infra.delta.file_pruning import prune_files
 from infra.instants import Interval, epoch_ms
-from tables.algebra.expression_sql import value_of
+from tables.algebra.reading.expression_text import value_of
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.scope import Scope

@@ -83,7 +83,7 @@ class PlanBuilder:
         return Unknown(inputs=tuple(below), why=why, columns=(Named("", Rest("", self.node())),))
 
     def refused(self, mistake: PlanMistake) -> Relation:
-        """Rows that come from elsewhere than the inputs, or whose columns do."""
+        """Returns rows that come from elsewhere than the inputs, or whose columns do."""
         return Unknown(inputs=(), why=mistake.message, mistake=mistake, columns=(Named("", Rest("", self.node())),))
 
     def aliased(self, below: Relation, alias: str) -> Relation:
@@ -97,11 +97,11 @@ class PlanBuilder:
         return Filter(input=below, conditions=tuple(conditions), is_sort=is_sort, columns=below.columns)
 
     def limited(self, below: Relation, what: str, rows: int | None = None) -> Relation:
-        """Some of the rows, so many at most."""
+        """Returns some of the rows, so many at most."""
         return Limit(input=below, what=what, rows=rows, columns=below.columns)
 
     def looked_up(self, below: Relation, queries: Iterable[Relation]) -> Relation:
-        """The rows, for each of which subqueries find values."""
+        """Returns the rows, for each of which subqueries find values."""
         for query in queries:
             below = Lookup(input=below, query=query, columns=below.columns)
         return below
@@ -149,7 +149,7 @@ class PlanBuilder:
         columns: Iterable[Named],
         sets: Sequence[frozenset[int]] = (),
     ) -> Relation:
-        """A row for each group; window functions and generators among its columns are of these rows.
+        """Returns a row for each group; window functions and generators among its columns are of these rows.
 
         Args:
             sets: the places in `by` that each grouping goes by; empty: there is one, by all.
@@ -299,12 +299,12 @@ def interval_of(number: str, unit: str) -> Literal:
 
 
 def rollup_sets(each: Sequence[frozenset[int]]) -> list[frozenset[int]]:
-    """The places that the groupings of ROLLUP go by, the longest first."""
+    """Returns the places that the groupings of ROLLUP go by, the longest first."""
     return [frozenset[int]().union(*each[:n]) for n in range(len(each), -1, -1)]
 
 
 def cube_sets(each: Sequence[frozenset[int]]) -> list[frozenset[int]]:
-    """The places that the groupings of CUBE go by."""
+    """Returns the places that the groupings of CUBE go by."""
     return [frozenset[int]().union(*some) for n in range(len(each) + 1) for some in itertools.combinations(each, n)]
 
 
@@ -316,7 +316,7 @@ def extracted(value: Expr, key: Expr) -> Expr:
 
 
 def window_name(value: Expr) -> str:
-    """The name that Spark gives the column of a time window; empty: it is none."""
+    """Returns the name that Spark gives the column of a time window; empty: it is none."""
     return value.function if isinstance(value, Call) and value.function in TIME_WINDOWS else ""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tests.tables.every_function.function_shapes import arguments_of
+from tests.tables.function_shapes import arguments_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 from tables import sql
-from tables.algebra.connect_plan import read_function
 from tables.algebra.dependencies import by_source, scope_of, unknown_in
 from tables.algebra.expression_sql import sql_of
+from tables.algebra.reading.connect_plan import read_function
 from tables.algebra.relations import Relation
 from tables.declare.inference import Inference, infer
 from tables.declare.table import Draft

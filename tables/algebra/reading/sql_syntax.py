@@ -9,7 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
-from tables.algebra.plan_builder import NotUnderstood, cube_sets, rollup_sets
+from tables.algebra.reading.plan_builder import NotUnderstood, cube_sets, rollup_sets
 from tables.algebra.relations import Aggregate, Generated, Named, Rest, Windowed, parts
 
 _WITH_SYNTAX = frozenset({"CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "OVERLAY", "SUBSTRING"})
@@ -40,14 +40,14 @@ _READ: dict[type[exp.Expr], set[str]] = {
 
 
 def require_read(one: exp.Expr) -> None:
-    """Refuse rows of whose text a part is not read, which would be taken for those of the rest."""
+    """Refuses rows if a part of their text is not read, which would be taken for those of the rest."""
     for kind, read in _READ.items():
         if isinstance(one, kind) and (unread := sorted({name for name, part in one.args.items() if part} - read)):
             raise NotUnderstood(f"{unread[0].strip('_').upper()} in SQL text")
 
 
 def parsed(written: str) -> exp.Expr:
-    """The tree of a text.
+    """Parses a text.
 
     Raises:
         NotUnderstood: it cannot be parsed.
@@ -59,7 +59,7 @@ def parsed(written: str) -> exp.Expr:
 
 
 def groupings(group: exp.Group) -> tuple[list[exp.Expr], list[frozenset[int]]]:
-    """The terms of GROUP BY, and the places in them that each grouping goes by; none: there is one, by all."""
+    """Returns the terms of GROUP BY, and the places in them that each grouping goes by; none: there is one, by all."""
     terms: list[exp.Expr] = []
 
     def placed(written: exp.Expr) -> frozenset[int]:
@@ -80,7 +80,7 @@ def groupings(group: exp.Group) -> tuple[list[exp.Expr], list[frozenset[int]]]:
 
 
 def _sets_of(one: exp.Expr, placed: Callable[[exp.Expr], frozenset[int]]) -> list[frozenset[int]]:
-    """The places that each grouping of ROLLUP, CUBE or GROUPING SETS goes by."""
+    """Returns the places that each grouping of ROLLUP, CUBE or GROUPING SETS goes by."""
     if isinstance(one, exp.GroupingSets):
         nested = (exp.Rollup, exp.Cube, exp.GroupingSets)
         return [found for part in one.expressions for found in (
@@ -90,7 +90,7 @@ def _sets_of(one: exp.Expr, placed: Callable[[exp.Expr], frozenset[int]]) -> lis
 
 
 def all_of_rows(columns: Sequence[Named]) -> list[Named]:
-    """The columns that GROUP BY ALL goes by: those of single rows."""
+    """Returns the columns that GROUP BY ALL goes by: those of single rows."""
     made = [any(isinstance(part, Aggregate) for part in parts(column.value)) for column in columns]
     mixed = [any(isinstance(part, Windowed | Generated | Rest) for part in parts(c.value)) for c in columns]
     whole = [isinstance(column.value, Aggregate) for column in columns]

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from infra.errors import BadDeclaration
 from infra.sql.names import SPARK
 from tables.algebra.expression_sql import PLAIN_TYPES
-from tables.algebra.plan_builder import (
+from tables.algebra.plan_mistakes import ELSEWHERE, PIVOT
+from tables.algebra.reading.plan_builder import (
     NotUnderstood,
     PlanBuilder,
     cube_sets,
@@ -29,7 +30,6 @@ from tables.algebra.plan_builder import (
     window_name,
     windowed,
 )
-from tables.algebra.plan_mistakes import ELSEWHERE, PIVOT
 from tables.algebra.relations import (
     Aggregate,
     Call,
@@ -45,7 +45,7 @@ from tables.algebra.relations import (
 )
 
 if TYPE_CHECKING:
-    from tables.algebra.sql_plan import SqlReader
+    from tables.algebra.reading.sql_plan import SqlReader
 
 _analysing: ContextVar[bool] = ContextVar("analysing", default=False)
 _patching = threading.Lock()
@@ -56,7 +56,7 @@ def read_function(
     inputs: Mapping[str, Sequence[str] | None],
     kinds: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Relation:
-    """The relation that the function returns.
+    """Returns the relation that a table's function makes.
 
     Args:
         inputs: parameter of the function -> the columns of that input; None: not known.
@@ -195,7 +195,7 @@ class _Reader:
         return self._build.projected(below, self._each_of(one.expressions, below, node))
 
     def _each_of(self, expressions: Iterable[Any], below: Relation, node: int) -> list[Named]:
-        """The columns of a projection, of which each may name those before it."""
+        """Returns the columns of a projection, of which each may name those before it."""
         columns: list[Named] = []
         try:
             for expression in expressions:
@@ -259,7 +259,7 @@ class _Reader:
         return self._build.grouped(below, by, [*by, *columns], self._sets(one, by, below, node))
 
     def _sets(self, one: Any, by: Sequence[Named], below: Relation, node: int) -> list[frozenset[int]]:
-        """The places in `by` that each grouping goes by; none: there is one, by all."""
+        """Returns the places in `by` that each grouping goes by; none: there is one, by all."""
         kinds, each, values = type(one), [frozenset({n}) for n in range(len(by))], [one.value for one in by]
         sets = [self._values(found.grouping_set, [below], node) for found in one.grouping_sets]
         return {
@@ -300,8 +300,8 @@ class _Reader:
         return self._text(views).query(query)
 
     def _text(self, views: Mapping[str, Any] = MappingProxyType({})) -> SqlReader:
-        """A reader of text in which columns before may be named."""
-        from tables.algebra.sql_plan import SqlReader
+        """Returns a reader of SQL text that may name the columns before it."""
+        from tables.algebra.reading.sql_plan import SqlReader
 
         made = {name: partial(self.relation, view) for name, view in views.items()}
         return SqlReader(self._build, made, aliases=self._aliases)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from infra.sql.impure_functions import IMPURE, find_impure
-from tables.algebra.called_functions import impure_function
+from tables.algebra.reading.called_functions import impure_function
 from tables.declare.spark_names import sql
 
 

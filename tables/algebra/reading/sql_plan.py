@@ -8,7 +8,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from infra.sql.impure_functions import BARE
-from tables.algebra.plan_builder import (
+from tables.algebra.plan_mistakes import ELSEWHERE
+from tables.algebra.reading.plan_builder import (
     NotUnderstood,
     PlanBuilder,
     extracted,
@@ -19,7 +20,7 @@ from tables.algebra.plan_builder import (
     window_name,
     windowed,
 )
-from tables.algebra.plan_mistakes import ELSEWHERE
+from tables.algebra.reading.sql_syntax import all_of_rows, groupings, parsed, require_read
 from tables.algebra.relations import (
     Aggregate,
     Call,
@@ -38,7 +39,6 @@ from tables.algebra.relations import (
     relations,
 )
 from tables.algebra.spark_functions import TIME_WINDOWS
-from tables.algebra.sql_syntax import all_of_rows, groupings, parsed, require_read
 
 View = Callable[[], Relation]
 
@@ -97,12 +97,12 @@ class SqlReader:
         return columns
 
     def _require_no_query(self) -> None:
-        """Refuse subqueries within expressions of which no relation knows."""
+        """Refuses subqueries within expressions that no relation holds."""
         if self._queries:
             raise NotUnderstood("a subquery within an expression of SQL text")
 
     def _found(self, below: Relation) -> Relation:
-        """The rows with what the subqueries find that were read since."""
+        """Returns the rows with the values that the subqueries find which were read since."""
         rows = self._build.looked_up(below, self._queries)
         self._queries.clear()
         return rows
@@ -176,7 +176,7 @@ class SqlReader:
         return self._tail(rows, one)
 
     def _conditions(self, one: exp.Expr, rows: Relation) -> list[Expr]:
-        """The conditions of WHERE, those of a row that a subquery has (`x IN (SELECT ...)`) as what it finds for it."""
+        """Returns the conditions of WHERE; that a subquery has a row (`x IN (SELECT ...)`) as what it finds for it."""
         found = []
         for part in one.flatten() if isinstance(one, exp.And) else [one]:
             node, condition = self._build.node(), part.unnest()

@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 
 from infra.rows.rows import count, in_spark
 from infra.spark.spark_session import tune_for_batch_size
-from tables.algebra.connect_plan import read_function
 from tables.algebra.plan_mistakes import find_mistakes
+from tables.algebra.reading.connect_plan import read_function
 from tables.declare.analysis import wrong_types
 from tables.refresh.row_diff import difference
 from tests.tables.declared import a_table
-from tests.tables.every_function.function_shapes import Shape, described, resolved
-from tests.tables.every_function.unusual_rows import TYPES, layouts
+from tests.tables.function_shapes import Shape, described, resolved
+from tests.tables.unusual_rows import TYPES, layouts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

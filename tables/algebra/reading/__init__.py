@@ -1,0 +1,1 @@
+"""Reads the plans of tables' functions, and SQL text, into the algebra."""
