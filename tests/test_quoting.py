@@ -22,7 +22,6 @@ NOT_SQL = {
     "tables/algebra/plan_mistakes.py": "Python, in the hint of a refusal",
     "tables/algebra/reading/connect_plan.py": "the name of a relation, in a message",
     "tables/algebra/dependencies.py": "the name of a method, in a message",
-    "tables/declare/topic.py": "its code is in the fingerprints of decodings, and the value is a constant",
 }
 """File -> what it quotes by hand."""
 SIGNS = "'\"`"

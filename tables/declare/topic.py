@@ -13,6 +13,7 @@ from infra.encodings.column_types import FieldType, parse_type
 from infra.encodings.record_format import RecordFormat
 from infra.encodings.schema_files import SchemaFiles, read_schemas
 from infra.errors import BadDeclaration
+from infra.sql.names import SPARK
 from quality.rules import RECORD_RULES, Rule
 from tables.algebra.mistake_list import found_by, require_none
 from tables.declare.encodings import find_encoding
@@ -173,7 +174,7 @@ class Topic:
     @property
     def row_condition(self) -> str:
         """Whether table functions see an event, in SQL; they see neither heartbeats nor marks."""
-        of_change = f" AND {OPERATION} <> '{MARK}'" if self.has_marks else ""
+        of_change = f" AND {OPERATION} <> {SPARK.literal(MARK)}" if self.has_marks else ""
         return f"{OFFSET} IS NOT NULL{of_change}"
 
     @property

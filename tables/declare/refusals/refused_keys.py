@@ -9,7 +9,7 @@ KEY_OF_ONE_ROW = (
     '.withColumn("id", F.lit(1)), primary_key=["id"], recompute_by=[]'
 )
 _WHOLE = 'readings.agg(F.count("*").alias("n"))'
-_OF_HOUR = 'F.count("*").over(Window.partitionBy(F.hour("read_at")))'
+_MEAN = 'readings.agg(F.avg("value").alias("mean"))'
 
 MISSING = Refusal(
     name="needs-a-key-or-a-scope",
@@ -21,12 +21,16 @@ MISSING = Refusal(
     accepted=example('recompute_by=["sensor"]', 'readings.select("sensor", "read_at", "value")'),
     others=(
         (
-            example("", _WHOLE),
-            example('primary_key=["id"], recompute_by=[]', f'{_WHOLE}.withColumn("id", F.lit(1))'),
+            example("", _MEAN),
+            example('primary_key=["id"], recompute_by=[]', f'{_MEAN}.withColumn("id", F.lit(1))'),
         ),
         (
-            example("", 'readings.join(alarms, "sensor")', "readings, alarms"),
-            example('primary_key=["read_at", "alarm"]', 'readings.join(alarms, "sensor")', "readings, alarms"),
+            example("", 'readings.join(alarms, "sensor", "full")', "readings, alarms"),
+            example(
+                'primary_key=["sensor", "read_at", "alarm"]',
+                'readings.join(alarms, "sensor", "full")',
+                "readings, alarms",
+            ),
         ),
         (
             example('recompute_by=["sensor"]', 'readings.withColumn("part", F.explode(F.array("value")))'),
@@ -46,8 +50,8 @@ MISSING = Refusal(
             ),
         ),
         (
-            example("", 'readings.rollup("sensor").agg(F.count("*").alias("n"))'),
-            example("", 'readings.groupBy("sensor").agg(F.count("*").alias("n"))'),
+            example("", 'readings.rollup("value").agg(F.count("*").alias("n"))'),
+            example("", 'readings.rollup("value").agg(F.grouping_id().alias("level"), F.count("*").alias("n"))'),
         ),
         (
             example("", 'readings.mapInArrow(lambda batches: batches, "sensor string, nth int")'),
@@ -55,10 +59,6 @@ MISSING = Refusal(
                 'primary_key=["sensor", "nth"], recompute_by=["sensor"]',
                 'readings.mapInArrow(lambda batches: batches, "sensor string, nth int")',
             ),
-        ),
-        (
-            example("", f'readings.withColumn("n", {_OF_HOUR})'),
-            example("recompute_by=[]", f'readings.withColumn("n", {_OF_HOUR})'),
         ),
     ),
 )

@@ -121,7 +121,7 @@ SPREAD = [
 
 @pytest.mark.parametrize("body", SPREAD)
 def test_the_error_of_a_value_that_depends_on_order_is_asked_for(tmp_path: Path, body: str) -> None:
-    with pytest.raises(BadDeclaration, match=r"t makes x by \w+\(\), whose.*\n.*tolerances=\{\"x\": 1e-9\}"):
+    with pytest.raises(BadDeclaration, match=r"t makes x by \w+\(\): its result.*\n.*tolerances=\{\"x\": 1e-9\}"):
         plant(tmp_path / "exact", mine=ERROR.format(given="{}", body=body))
     plant(tmp_path / "near", mine=ERROR.format(given='{"x": 1e-9}', body=body))
 

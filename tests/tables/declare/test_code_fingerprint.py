@@ -352,7 +352,7 @@ def test_rules_are_no_part_of_the_definition() -> None:
 def test_how_a_rule_judges_tables_is_no_part_of_how_records_are_decoded() -> None:
     from quality.rules import Between
 
-    read = "\n".join(read_code(Between))
+    read = "\n".join(read_code(Between).lines)
     assert [word for word in ("arrow", "spark", "measures", "expectation") if word in read] == ["arrow"]
 
 

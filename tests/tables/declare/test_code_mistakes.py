@@ -10,7 +10,7 @@ import pytest
 
 from infra.errors import BadDeclaration
 from tables.declare.registry import load
-from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
+from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, proved, written
 
 Loaded = Callable[..., None]
 
@@ -25,7 +25,7 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loaded]:
         text = edited(TABLE_FILE, "@table(", f"import some_helper\n\n\n@table({parameters}")
         text = edited(text, "return readings", "return readings if some_helper.used(1) else readings")
         folder = written(tmp_path / "declared", {"plant/readings.py": TOPIC_FILE, "plant/newest.py": text})
-        load(folder).require_sound()
+        proved(load(folder))
 
     yield load_it
     sys.modules.pop("some_helper", None)
@@ -83,7 +83,7 @@ def test_what_a_helper_uses_makes_the_table_impure(
         loaded(helper)
     assert "newest.py: uses " in error.value.message
     assert found.format(tmp_path / "some_helper.py") in error.value.message
-    assert error.value.message.endswith("which gives the stream and the batch different answers.")
+    assert error.value.message.endswith("it gives the stream and the batch different answers.")
     assert instead in str(error.value.hint)
     assert error.value.facts["more"] == []
 
@@ -150,7 +150,7 @@ UNKNOWN = "import sqlglot\ndef used(x):\n    return sqlglot.parse(x)"
 
 
 def test_a_package_that_is_not_known_is_asked_for(loaded: Loaded) -> None:
-    with pytest.raises(BadDeclaration, match=r"uses sqlglot.parse in .*some_helper.py, line 3, which is not") as error:
+    with pytest.raises(BadDeclaration, match=r"uses sqlglot.parse in .*some_helper.py, line 3: it is not") as error:
         loaded(UNKNOWN)
     assert str(error.value.hint).startswith('Write pure=["sqlglot"] if it reads no clock')
 

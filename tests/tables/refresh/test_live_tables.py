@@ -59,10 +59,11 @@ TEXTS = {"readings": TOPIC_FILE, "newest": NEWEST, "first": FIRST, "counted": CO
 SAYS = {
     "plant.first": "plant.first goes on, but a new table like it is refused: primary_key=['sensor'] does not identify "
     "a row: of several with one key the stream would keep the first, the batch any; write sequence_by=[...], which "
-    "says what row stays, or group by the key, or add read_at to it.",
+    "says what row stays; or group by the key, or add read_at to it. "
+    "More: docs/reference/refusals.md#key-that-does-not-identify-a-row",
     "plant.newest": "plant.newest goes on, but a new table like it is refused: newest calls row_number() without a "
     "total order: of rows that are equal in it any can be first; so that stream and batch choose the same one, add "
-    "read_at to orderBy.",
+    "read_at to orderBy. More: docs/reference/refusals.md#window-without-a-total-order",
 }
 
 
@@ -131,7 +132,7 @@ def test_what_cannot_run_is_refused_with_all_that_is_wrong(tmp_path: Path) -> No
     assert list(registry.faults) == ["plant.newest"]
     assert not isinstance(registry.faults["plant.newest"], Unproved)
     messages = [mistake.message.partition(": ")[2] for mistake in mistakes_in(registry.faults["plant.newest"])]
-    assert ["without a total order" in messages[0], "'valu', which is not there" in messages[1]] == [True, True]
+    assert ["without a total order" in messages[0], "'valu': it is not there" in messages[1]] == [True, True]
 
 
 @pytest.mark.parametrize(
