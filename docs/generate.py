@@ -108,7 +108,7 @@ def _default(parameter: Field[object], *, inferred: bool) -> str:
 
 def refusals() -> str:
     """Every shape that is refused: why, what to write instead, and examples with their errors."""
-    from docs.refused_examples import DECLARED, FUNCTION, REFUSALS, errors_of
+    from docs.refused_examples import DECLARED, EXAMPLES, FUNCTION, REFUSALS, errors_of
 
     parts = [
         f"# Refusals\n\n{GENERATED}A declaration is refused when it is loaded if the stream and the batch could give "
@@ -125,7 +125,7 @@ def refusals() -> str:
         for one in chapter:
             parts.append(f"### {one.name}\n")
             shown = ""
-            for wrong, right in one.examples:
+            for wrong, right in EXAMPLES[one.name]:
                 if wrong != shown:
                     errors = "\n".join(map(str, errors_of(one, wrong)))
                     parts.append(f"```python\n{wrong.strip()}\n```\n\n```text\n{errors}\n```\n\nAccepted:\n")

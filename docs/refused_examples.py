@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from docs.function_examples import FUNCTION_EXAMPLES
+from docs.parameter_examples import PARAMETER_EXAMPLES, SEEN
 from infra.errors import BadDeclaration
 from tables.algebra import code_mistakes, plan_mistakes
 from tables.algebra.refusal import RULES, Refusal, Subject
@@ -70,19 +72,21 @@ def _all() -> Iterator[Refusal]:
 
 
 REFUSALS: Sequence[Refusal] = sorted(dict.fromkeys(_all()), key=lambda one: [*Subject].index(one.subject))
+EXAMPLES = FUNCTION_EXAMPLES | PARAMETER_EXAMPLES
+"""Name of a refusal -> pairs of a declaration that is refused and one written right."""
 
 
 def errors_of(refusal: Refusal, example: str) -> list[BadDeclaration]:
     """Returns the errors of an example, none if it is accepted; those that Spark's analysis finds of a refused one."""
-    if refusal.seen and example == refusal.refused:
-        return [refusal.error(**refusal.seen)]
+    if refusal.name in SEEN and example == EXAMPLES[refusal.name][0][0]:
+        return [refusal.error(**SEEN[refusal.name])]
     return _read()[example]
 
 
 @functools.cache
 def _read() -> dict[str, list[BadDeclaration]]:
     """Example -> what the registry says of it; all are read as files of one domain."""
-    texts = dict.fromkeys(text for one in REFUSALS for pair in one.examples for text in pair)
+    texts = dict.fromkeys(text for pairs in EXAMPLES.values() for pair in pairs for text in pair)
     examples = {f"example_{n}": text for n, text in enumerate(texts)}
     with tempfile.TemporaryDirectory() as folder:
         domain = Path(folder) / "plant"

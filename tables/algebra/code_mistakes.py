@@ -12,7 +12,7 @@ from types import ModuleType
 
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
-from tables.algebra.refusal import Refusal, Subject, example
+from tables.algebra.refusal import Refusal, Subject
 
 _CLOCK = "Take times from the events: the batch computes the same rows again years later."
 _CHANCE = "Leave chance out, or derive it from the key with F.hash."
@@ -59,22 +59,6 @@ IMPURE_CALL = Refusal(
     shape="uses {calls}",
     why="it gives the stream and the batch different answers",
     instead="{advice}",
-    refused="from datetime import date\n\n\n" + example("", 'readings.where(F.col("read_at") < F.lit(date.today()))'),
-    accepted=example("", 'readings.where(F.col("read_at") < F.lit("2026-01-31"))'),
-    others=(
-        (
-            "import random\n\n\n" + example("", "readings.where(F.lit(random.random()) < 0.1)"),
-            example("", 'readings.where(F.pmod(F.hash("sensor", "read_at"), F.lit(10)) == 0)'),
-        ),
-        (
-            "import os\n\n\n" + example("", 'readings.where(F.col("sensor") == os.getenv("SENSOR", "a"))'),
-            example(
-                'primary_key=["sensor", "read_at"]',
-                'readings.join(newest.select("sensor"), "sensor")',
-                "readings, newest",
-            ),
-        ),
-    ),
     runs=True,
 )
 UNKNOWN_CALL = Refusal(
@@ -83,10 +67,6 @@ UNKNOWN_CALL = Refusal(
     shape="uses {calls}",
     why="it is not known to give the same answer each time",
     instead="Write pure={modules} if it reads no clock and no file and leaves nothing to chance.",
-    refused="from croniter import croniter\n\n\n"
-    + example("", 'readings.where(F.col("sensor") == str(croniter.is_valid("* * * * *")))'),
-    accepted="from croniter import croniter\n\n\n"
-    + example('pure=["croniter"]', 'readings.where(F.col("sensor") == str(croniter.is_valid("* * * * *")))'),
     runs=True,
 )
 

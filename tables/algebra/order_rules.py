@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tables.algebra.keys import is_cut, missing_of_key
-from tables.algebra.refusal import Identities, Refusal, Subject, refuses
+from tables.algebra.refusal import Identities, Refusal, Subject
 from tables.algebra.relations import (
     Aggregate,
     Call,
@@ -24,24 +24,14 @@ from tables.algebra.relations import (
 from tables.algebra.spark_functions import EXTREMES, GREATEST, IGNORING, NEED_ORDER, ORDERED, SORTING, UNSORTED
 
 
-@refuses(
-    Refusal(
-        name="drop-duplicates",
-        subject=Subject.ORDER,
-        shape="calls dropDuplicates() of some columns",
-        why="it leaves open which {column} stays if rows differ in it",
-        instead=f"Group by these columns and take {GREATEST}; or leave it out, and "
-        "declare the columns as primary_key, with sequence_by.",
-        refused='readings.dropDuplicates(["sensor"])',
-        accepted='readings.groupBy("sensor").agg(F.max_by("value", "read_at").alias("value"))',
-        others=(
-            (
-                'readings.dropDuplicates(["sensor"])',
-                '@table(primary_key=["sensor"], sequence_by=["read_at"])\ndef t(readings):\n    return readings\n',
-            ),
-        ),
-    )
-)
+@Refusal(
+    name="drop-duplicates",
+    subject=Subject.ORDER,
+    shape="calls dropDuplicates() of some columns",
+    why="it leaves open which {column} stays if rows differ in it",
+    instead=f"Group by these columns and take {GREATEST}; or leave it out, and "
+    "declare the columns as primary_key, with sequence_by.",
+).found_by
 def _drop_duplicates(one: Relation, identities: Identities) -> Iterator[Mapping[str, str]]:
     if isinstance(one, Distinct):
         rest = [c.name for c in one.columns if c.name and c.value not in one.by]
@@ -49,49 +39,26 @@ def _drop_duplicates(one: Relation, identities: Identities) -> Iterator[Mapping[
             yield {"column": rest[0]}
 
 
-@refuses(
-    Refusal(
-        name="order-of-a-group",
-        subject=Subject.ORDER,
-        shape="calls {function}() in a group",
-        why="the rows of a group come in any order, so stream and batch may disagree",
-        instead="Use {replacement}.",
-        refused='readings.groupBy("sensor").agg(F.first("value").alias("value"))',
-        accepted='readings.groupBy("sensor").agg(F.min_by("value", "read_at").alias("value"))',
-        others=(
-            (
-                'readings.groupBy("sensor").agg(F.max_by("value", F.hour("read_at")).alias("x"))',
-                'readings.groupBy("sensor").agg(F.max_by("value", F.struct(F.hour("read_at"), "value")).alias("x"))',
-            ),
-            (
-                'readings.groupBy("sensor").agg(F.collect_list("value").alias("values"))',
-                'readings.groupBy("sensor").agg(F.sort_array(F.collect_list("value")).alias("values"))',
-            ),
-            (
-                'sql("SELECT sensor, mode(value) AS value FROM {r} GROUP BY sensor", r=readings)',
-                'sql("SELECT sensor, mode(value, true) AS value FROM {r} GROUP BY sensor", r=readings)',
-            ),
-        ),
-    )
-)
+@Refusal(
+    name="order-of-a-group",
+    subject=Subject.ORDER,
+    shape="calls {function}() in a group",
+    why="the rows of a group come in any order, so stream and batch may disagree",
+    instead="Use {replacement}.",
+).found_by
 def _order_of_a_group(one: Relation, identities: Identities) -> Iterator[Mapping[str, str]]:
     for value, above in aggregates_of(one):
         if value.function in ORDERED and not _is_decided(value, above, one, identities):
             yield {"function": value.function, "replacement": ORDERED[value.function]}
 
 
-@refuses(
-    Refusal(
-        name="ties-over-a-window",
-        subject=Subject.ORDER,
-        shape="calls {function}() over a window",
-        why="rows can be equal in its order, so stream and batch may disagree",
-        instead="Use {replacement}.",
-        refused='readings.withColumn("x", F.max_by("read_at", "value").over(Window.partitionBy("sensor")))',
-        accepted='readings.withColumn("x", F.max_by("read_at", F.struct("value", "read_at"))'
-        '.over(Window.partitionBy("sensor")))',
-    )
-)
+@Refusal(
+    name="ties-over-a-window",
+    subject=Subject.ORDER,
+    shape="calls {function}() over a window",
+    why="rows can be equal in its order, so stream and batch may disagree",
+    instead="Use {replacement}.",
+).found_by
 def _ties_over_a_window(one: Relation, identities: Identities) -> Iterator[Mapping[str, str]]:
     if isinstance(one, Project):
         for window in one.windows:
@@ -100,18 +67,13 @@ def _ties_over_a_window(one: Relation, identities: Identities) -> Iterator[Mappi
                 yield {"function": window.function, "replacement": ORDERED[window.function]}
 
 
-@refuses(
-    Refusal(
-        name="window-without-a-total-order",
-        subject=Subject.ORDER,
-        shape="calls {function}() without a total order",
-        why="of rows that are equal in it any can be first",
-        instead="So that stream and batch choose the same one, add {columns} to orderBy.",
-        refused='readings.withColumn("nth", F.row_number().over(Window.partitionBy("sensor").orderBy("value")))',
-        accepted='readings.withColumn("nth", F.row_number().over('
-        'Window.partitionBy("sensor").orderBy("value", "read_at")))',
-    )
-)
+@Refusal(
+    name="window-without-a-total-order",
+    subject=Subject.ORDER,
+    shape="calls {function}() without a total order",
+    why="of rows that are equal in it any can be first",
+    instead="So that stream and batch choose the same one, add {columns} to orderBy.",
+).found_by
 def _window_without_a_total_order(one: Relation, identities: Identities) -> Iterator[Mapping[str, str]]:
     if isinstance(one, Project):
         for window in one.windows:
@@ -121,17 +83,13 @@ def _window_without_a_total_order(one: Relation, identities: Identities) -> Iter
                 yield {"function": window.function, "columns": columns}
 
 
-@refuses(
-    Refusal(
-        name="limit-without-a-total-order",
-        subject=Subject.ORDER,
-        shape="uses {function}() without a total order",
-        why="it takes rows by chance",
-        instead="So that stream and batch take the same rows, add {columns} to orderBy.",
-        refused='readings.orderBy("value").limit(10)',
-        accepted='readings.orderBy("value", "sensor", "read_at").limit(10)',
-    )
-)
+@Refusal(
+    name="limit-without-a-total-order",
+    subject=Subject.ORDER,
+    shape="uses {function}() without a total order",
+    why="it takes rows by chance",
+    instead="So that stream and batch take the same rows, add {columns} to orderBy.",
+).found_by
 def _limit_without_a_total_order(one: Relation, identities: Identities) -> Iterator[Mapping[str, str]]:
     if isinstance(one, Limit) and is_cut(one):
         below = one.input.input if isinstance(one.input, Limit) else one.input  # LIMIT and OFFSET

@@ -10,7 +10,7 @@ from infra.sql.impure_functions import is_impure
 from tables.algebra.dependencies import read_twice
 from tables.algebra.keys import is_time_window
 from tables.algebra.order_rules import aggregates_of
-from tables.algebra.refusal import RULES, Identities, PlanMistake, Refusal, Subject, refuses
+from tables.algebra.refusal import RULES, Identities, PlanMistake, Refusal, Subject
 from tables.algebra.relations import (
     Aggregate,
     Call,
@@ -45,8 +45,6 @@ ELSEWHERE = Refusal(
     shape="reads {name!r}, which is none of its parameters",
     why="the stream and the batch can see different versions of it",
     instead='Make it a parameter of the function, and in SQL text pass it on: sql("... FROM {{a}}", a=a).',
-    refused='sql("SELECT r.* FROM {r} AS r JOIN sensors AS n ON n.sensor = r.sensor", r=readings)',
-    accepted='sql("SELECT r.* FROM {r} AS r JOIN {n} AS n ON n.sensor = r.sensor", r=readings, n=newest)',
 )
 PIVOT = Refusal(
     name="pivot-without-values",
@@ -54,8 +52,6 @@ PIVOT = Refusal(
     shape="calls pivot() without its values",
     why="its columns are then those of the day when the table was made",
     instead='Name the values: pivot("kind", ["a", "b"]).',
-    refused='readings.groupBy("sensor").pivot("value").count()',
-    accepted='readings.groupBy("sensor").pivot("value", [1, 2]).count()',
 )
 """Found while the plan is read, since the columns of the rows are not known."""
 
@@ -80,230 +76,134 @@ IMPURE_FUNCTION = Refusal(
     shape="calls {function}()",
     why="it gives the stream and the batch different answers",
     instead="Take times from the columns of events, chance from the key by F.hash, other data from a topic.",
-    refused='readings.withColumn("seen_at", F.current_timestamp())',
-    accepted='readings.withColumn("seen_at", F.col("read_at"))',
-    others=(
-        ("readings.where(F.rand() < 0.1)", 'readings.where(F.pmod(F.hash("sensor"), F.lit(10)) == 0)'),
-        (
-            'sql("SELECT *, uuid() AS id FROM {r}", r=readings)',
-            'sql("SELECT *, sha1(concat(sensor, read_at)) AS id FROM {r}", r=readings)',
-        ),
-    ),
 )
 
 
-@refuses(IMPURE_FUNCTION)
+@IMPURE_FUNCTION.found_by
 def _impure_function(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     for part in _parts(one):
         if isinstance(part, Call) and is_impure(part.function, part.arguments):
             yield {"function": part.function}
 
 
-@refuses(
-    Refusal(
-        name="sample",
-        subject=Subject.CLOCK,
-        shape="uses sample()",
-        why="it takes rows by chance",
-        instead="Take the rows with F.pmod(F.hash(KEY), F.lit(10)) == 0.",
-        refused="readings.sample(0.1)",
-        accepted='readings.where(F.pmod(F.hash("sensor", "read_at"), F.lit(10)) == 0)',
-    )
-)
+@Refusal(
+    name="sample",
+    subject=Subject.CLOCK,
+    shape="uses sample()",
+    why="it takes rows by chance",
+    instead="Take the rows with F.pmod(F.hash(KEY), F.lit(10)) == 0.",
+).found_by
 def _sample(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     if isinstance(one, Limit) and one.what == "sample":
         yield {}
 
 
-@refuses(
-    Refusal(
-        name="text-as-a-time-of-the-clock",
-        subject=Subject.CLOCK,
-        shape="takes {text!r} as a time",
-        why="it is one of the clock",
-        instead="Take the time from a column of events, or write a fixed one: F.lit('2026-01-31').",
-        refused='readings.where(F.col("read_at") > F.lit("today").cast("timestamp"))',
-        accepted='readings.where(F.col("read_at") > F.lit("2026-01-31").cast("timestamp"))',
-    )
-)
+@Refusal(
+    name="text-as-a-time-of-the-clock",
+    subject=Subject.CLOCK,
+    shape="takes {text!r} as a time",
+    why="it is one of the clock",
+    instead="Take the time from a column of events, or write a fixed one: F.lit('2026-01-31').",
+).found_by
 def _text_as_a_time(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     for part in _parts(one):
         if isinstance(part, Call) and part.function in _TIMES and (moments := _moments(part.arguments[:1])):
             yield {"text": moments[0]}
 
 
-@refuses(
-    Refusal(
-        name="comparison-with-a-time-of-the-clock",
-        subject=Subject.CLOCK,
-        shape="compares with {text!r}",
-        why="if the other side is a time, that is a time of the clock",
-        instead="Compare with a column of events or a fixed time, a column of texts by .like({text!r}).",
-        refused='readings.where(F.col("read_at") > "yesterday")',
-        accepted='readings.where(F.col("read_at") > "2026-01-31")',
-    )
-)
+@Refusal(
+    name="comparison-with-a-time-of-the-clock",
+    subject=Subject.CLOCK,
+    shape="compares with {text!r}",
+    why="if the other side is a time, that is a time of the clock",
+    instead="Compare with a column of events or a fixed time, a column of texts by .like({text!r}).",
+).found_by
 def _comparison_with_a_time(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     for part in _parts(one):
         if isinstance(part, Call) and part.function in _COMPARING_TIMES and (moments := _moments(part.arguments)):
             yield {"text": moments[0]}
 
 
-def _hours(aggregate: str, by: str = "", day: str = "", given: str = "") -> str:
-    """Returns the example of a table that closes its rows after each hour."""
-    return (
-        f'@table({given})\ndef t(readings):\n    hour = F.window("read_at", "1 hour").alias("hour")\n'
-        f'    hours = readings.groupBy("sensor", hour{by}).agg({aggregate})\n'
-        f'    start, end = F.col("hour.start").alias("hour"), F.col("hour.end").alias("closes")\n'
-        f'    return hours.select("sensor", {day}start, end, "n")\n'
-    )
-
-
-_CLOSED = 'event_time="read_at", depends_within="1 hour", closes_at="read_at"'
-_OF_ALL = 'primary_key=["sensor"], recompute_by=[]'
-
-
-@refuses(
-    Refusal(
-        name="order-on-a-stream",
-        subject=Subject.STREAM,
-        shape="orders rows by orderBy()",
-        why="the rows of a stream do not end, so that none is the last",
-        instead="Leave orderBy to those who query the table; F.min_by finds the first row of a group.",
-        refused=f'@table({_CLOSED})\ndef t(readings):\n    return readings.orderBy("value")\n',
-        accepted=f"@table({_CLOSED})\ndef t(readings):\n    return readings\n",
-        only_on_stream=True,
-    )
-)
+@Refusal(
+    name="order-on-a-stream",
+    subject=Subject.STREAM,
+    shape="orders rows by orderBy()",
+    why="the rows of a stream do not end, so that none is the last",
+    instead="Leave orderBy to those who query the table; F.min_by finds the first row of a group.",
+).found_by
 def _order_on_a_stream(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     if isinstance(one, Filter) and one.is_sort:
         yield {}
 
 
-@refuses(
-    Refusal(
-        name="limit-on-a-stream",
-        subject=Subject.STREAM,
-        shape="uses {function}()",
-        why="the rows of a stream do not end, so that later ones can be among the first",
-        instead=f"To keep it, {_FOLLOW}",
-        refused=f"@table({_OF_ALL}, {_CLOSED})\ndef t(readings):\n"
-        '    whole = readings.agg(F.max("sensor").alias("sensor"), F.max("read_at").alias("read_at"))\n'
-        "    return whole.limit(1)\n",
-        accepted=f"@table({_OF_ALL}, closes_at=None)\ndef t(readings):\n"
-        '    whole = readings.agg(F.max("sensor").alias("sensor"), F.max("read_at").alias("read_at"))\n'
-        "    return whole.limit(1)\n",
-        only_on_stream=True,
-    )
-)
+@Refusal(
+    name="limit-on-a-stream",
+    subject=Subject.STREAM,
+    shape="uses {function}()",
+    why="the rows of a stream do not end, so that later ones can be among the first",
+    instead=f"To keep it, {_FOLLOW}",
+).found_by
 def _limit_on_a_stream(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     if isinstance(one, Limit) and one.what != "sample":
         yield {"function": one.what}
 
 
-@refuses(
-    Refusal(
-        name="several-time-windows",
-        subject=Subject.STREAM,
-        shape="groups by several time windows at once",
-        why="a stream has one event time",
-        instead="Make a table of each window, and join them in a third one.",
-        refused=_hours(
-            'F.count("*").alias("n")',
-            by=', F.window("read_at", "1 day").alias("day")',
-            day='F.col("day.start").alias("day"), ',
-        ),
-        accepted=_hours('F.count("*").alias("n")'),
-        only_on_stream=True,
-    )
-)
+@Refusal(
+    name="several-time-windows",
+    subject=Subject.STREAM,
+    shape="groups by several time windows at once",
+    why="a stream has one event time",
+    instead="Make a table of each window, and join them in a third one.",
+).found_by
 def _several_time_windows(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     if isinstance(one, Group) and sum(any(map(is_time_window, parts(by.value))) for by in one.by) > 1:
         yield {}
 
 
-@refuses(
-    Refusal(
-        name="exact-count-of-distinct-values",
-        subject=Subject.STREAM,
-        shape="counts distinct values exactly",
-        why="Spark refuses it on a stream",
-        instead=f'Use F.approx_count_distinct and declare tolerances={{{{"COLUMN": 0.05}}}}; or {_FOLLOW}',
-        refused=_hours('F.count_distinct("value").alias("n")'),
-        accepted=_hours('F.approx_count_distinct("value").alias("n")', given='tolerances={"n": 0.05}'),
-        others=(
-            (
-                _hours('F.count_distinct("value").alias("n")'),
-                _hours('F.count_distinct("value").alias("n")', given="closes_at=None"),
-            ),
-        ),
-        only_on_stream=True,
-    )
-)
+@Refusal(
+    name="exact-count-of-distinct-values",
+    subject=Subject.STREAM,
+    shape="counts distinct values exactly",
+    why="Spark refuses it on a stream",
+    instead=f'Use F.approx_count_distinct and declare tolerances={{{{"COLUMN": 0.05}}}}; or {_FOLLOW}',
+).found_by
 def _exact_count_of_distinct_values(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     for value, _above in aggregates_of(one):
         if value.is_distinct or value.function == "count_distinct":
             yield {}
 
 
-@refuses(
-    Refusal(
-        name="window-function",
-        subject=Subject.STREAM,
-        shape="uses a window function (`.over(...)`)",
-        why="Spark refuses it on a stream",
-        instead=f"Use an aggregate of the group, such as F.max_by; or {_FOLLOW}",
-        refused=f'@table({_CLOSED})\ndef t(readings):\n    by = Window.partitionBy("sensor").orderBy("read_at")\n'
-        '    return readings.withColumn("before", F.lag("value").over(by))\n',
-        accepted=f'@table({_CLOSED.partition(", depends")[0]}, recompute_by=["sensor"])\ndef t(readings):\n'
-        '    by = Window.partitionBy("sensor").orderBy("read_at")\n'
-        '    return readings.withColumn("before", F.lag("value").over(by))\n',
-        only_on_stream=True,
-    )
-)
+@Refusal(
+    name="window-function",
+    subject=Subject.STREAM,
+    shape="uses a window function (`.over(...)`)",
+    why="Spark refuses it on a stream",
+    instead=f"Use an aggregate of the group, such as F.max_by; or {_FOLLOW}",
+).found_by
 def _window_function(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     if isinstance(one, Project) and one.windows:
         yield {}
 
 
-_PAIRS = """\
-@table(primary_key=["sensor", "read_at", "until"], {given})
-def t(readings):
-    other = readings.select(F.col("sensor").alias("same"), F.col("read_at").alias("until"))
-    last = F.col("read_at") + F.expr("INTERVAL 1 HOUR")
-    near = (F.col("sensor") == F.col("same")) & F.col("until").between(F.col("read_at"), last)
-    return readings.join(other, near).select("sensor", "read_at", "until")
-"""
-
-
-@refuses(
-    Refusal(
-        name="an-input-read-twice",
-        subject=Subject.STREAM,
-        shape="reads {input} twice",
-        why="a stream has one source for each input",
-        instead=f"To keep it, {_FOLLOW}",
-        refused=_PAIRS.format(given=_CLOSED),
-        accepted=_PAIRS.format(given='recompute_by=["sensor"]'),
-        only_on_stream=True,
-    )
-)
+@Refusal(
+    name="an-input-read-twice",
+    subject=Subject.STREAM,
+    shape="reads {input} twice",
+    why="a stream has one source for each input",
+    instead=f"To keep it, {_FOLLOW}",
+).found_by
 def _an_input_read_twice(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     if name := read_twice(one):
         yield {"input": name}
 
 
-@refuses(
-    Refusal(
-        name="comparison-by-collation",
-        subject=Subject.TYPES,
-        shape="groups, joins or orders by a text with a collation",
-        why="by it Spark alone takes different texts for one",
-        instead="Compare them in one spelling: F.lower(x).",
-        refused='readings.groupBy(F.collate("sensor", "UTF8_LCASE").alias("sensor")).agg(F.max("value").alias("x"))',
-        accepted='readings.groupBy(F.lower("sensor").alias("sensor")).agg(F.max("value").alias("x"))',
-    )
-)
+@Refusal(
+    name="comparison-by-collation",
+    subject=Subject.TYPES,
+    shape="groups, joins or orders by a text with a collation",
+    why="by it Spark alone takes different texts for one",
+    instead="Compare them in one spelling: F.lower(x).",
+).found_by
 def _comparison_by_collation(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     if any(_has_collation(part) for value in _compared(one) for part in parts(value)):
         yield {}
@@ -315,12 +215,10 @@ NO_SUCH_COLUMN = Refusal(
     shape="names the column {column!r}",
     why="it is not there",
     instead="{near_names}",
-    refused='readings.select("sensor", "valeu")',
-    accepted='readings.select("sensor", "value")',
 )
 
 
-@refuses(NO_SUCH_COLUMN)
+@NO_SUCH_COLUMN.found_by
 def _no_such_column(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     for part in _parts(one):
         if isinstance(part, Missing):
@@ -345,9 +243,6 @@ INEXACT_RESULT = Refusal(
     why="its result depends on the order of rows by more than rounding",
     instead='Say by how much it may differ: tolerances={{"{column}": 1e-9}}, or the error of the estimate, such as '
     '0.02; float("inf") for a sketch; 0 if it is known to be exact.',
-    refused='readings.groupBy("sensor").agg(F.stddev("value").alias("spread"))',
-    accepted='@table(tolerances={"spread": 1e-9})\ndef t(readings):\n'
-    '    return readings.groupBy("sensor").agg(F.stddev("value").alias("spread"))\n',
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from infra.errors import BadDeclaration, Unproved
@@ -21,12 +21,18 @@ class Subject(StrEnum):
     NAMES = "Names"
 
 
+Identities = Mapping[str, Sequence[str]]
+"""Input -> the columns that identify a row of it."""
+Find = Callable[..., Iterator[Mapping[str, str]]]
+"""Finds in a relation, given `Identities`, what is refused: the details of each place."""
+
+
 @dataclass(frozen=True)
 class PlanMistake:
     """One mistake of a function.
 
     Attributes:
-        only_on_stream: it is one only where a stream keeps open rows in its state.
+        only_on_stream: it is one only if a stream keeps open rows in its state.
         runs: the function runs all the same, and may give one result.
     """
 
@@ -45,12 +51,7 @@ class Refusal:
         shape: what is refused, in one line.
         why: the reason, without a full stop.
         instead: what to write.
-        refused: an example: a declaration, or the expression that the function of one returns.
-        accepted: the same example, written right.
-        others: more examples, refused and accepted.
-        only_on_stream: it is one only where a stream keeps open rows in its state.
         runs: the function of such a declaration runs all the same, and may give one result.
-        seen: what the error of the example fills in, if only the analysis of Spark finds it.
     """
 
     name: str
@@ -58,29 +59,19 @@ class Refusal:
     shape: str
     why: str
     instead: str
-    refused: str
-    accepted: str
-    others: tuple[tuple[str, str], ...] = ()
-    only_on_stream: bool = False
     runs: bool = False
-    seen: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def page(self) -> str:
         """The place of its section."""
         return f"docs/reference/refusals.md#{self.name}"
 
-    @property
-    def examples(self) -> tuple[tuple[str, str], ...]:
-        """All examples, refused and accepted."""
-        return ((self.refused, self.accepted), *self.others)
-
     def mistake(self, **details: object) -> PlanMistake:
         """Returns the mistake of a function, as its error says it."""
         more = "" if self.subject is Subject.NAMES else f" More: {self.page}"
         message = f"{self.shape}: {self.why}.".format(**details)
         runs = self.subject is not Subject.NAMES
-        return PlanMistake(message, self.instead.format(**details) + more, self.only_on_stream, runs)
+        return PlanMistake(message, self.instead.format(**details) + more, self.subject is Subject.STREAM, runs)
 
     def error(self, **details: object) -> BadDeclaration:
         """Returns the error of a declaration."""
@@ -88,25 +79,11 @@ class Refusal:
         kind = Unproved if self.runs else BadDeclaration
         return kind(mistake.message, hint=mistake.hint)
 
-
-def example(given: str, rows: str, reads: str = "readings") -> str:
-    """Returns the example of a table of these parameters and rows."""
-    return f"@table({given})\ndef t({reads}):\n    return {rows}\n"
-
-
-Identities = Mapping[str, Sequence[str]]
-"""Input -> the columns that identify a row of it."""
-Find = Callable[..., Iterator[Mapping[str, str]]]
-"""Finds in a relation, given `Identities`, what is refused: the details of each place."""
-RULES: dict[Refusal, Find] = {}
-"""The rules for what a table's function does."""
-
-
-def refuses(refusal: Refusal) -> Callable[[Find], Find]:
-    """Makes the function below the rule that finds what is refused."""
-
-    def register(find: Find) -> Find:
-        RULES[refusal] = find
+    def found_by(self, find: Find) -> Find:
+        """Makes a function the rule that finds it."""
+        RULES[self] = find
         return find
 
-    return register
+
+RULES: dict[Refusal, Find] = {}
+"""The rules for what a table's function does."""

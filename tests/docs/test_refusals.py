@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 from pyspark.sql import types as T
 
-from docs.refused_examples import REFUSALS, errors_of
+from docs.function_examples import FUNCTION_EXAMPLES
+from docs.parameter_examples import PARAMETER_EXAMPLES, SEEN
+from docs.refused_examples import EXAMPLES, REFUSALS, errors_of
 from infra.settings import ROOT
 from tables.algebra.refusal import Refusal
 from tables.declare.analysis import wrong_columns, wrong_types
 from tests.tables.declared import a_table
 
 PAGE = (ROOT / "docs" / "reference" / "refusals.md").read_text("utf-8")
-EXAMPLES = [(one, *pair) for one in REFUSALS for pair in one.examples]
+SHOWN = [(one, *pair) for one in REFUSALS for pair in EXAMPLES.get(one.name, [])]
 
 
 def section_of(refusal: Refusal) -> str:
@@ -29,7 +31,7 @@ def pattern_of(template: str) -> str:
     return re.sub(r"\\\{\w+(!r)?\\\}", ".*", re.escape(template)).replace(r"\{\{", r"\{").replace(r"\}\}", r"\}")
 
 
-@pytest.mark.parametrize(("refusal", "refused", "accepted"), EXAMPLES, ids=[one.name for one, _, _ in EXAMPLES])
+@pytest.mark.parametrize(("refusal", "refused", "accepted"), SHOWN, ids=[one.name for one, _, _ in SHOWN])
 def test_an_example_gives_the_error_of_its_section(refusal: Refusal, refused: str, accepted: str) -> None:
     [error] = errors_of(refusal, refused)
     assert f"```python\n{refused.strip()}\n```\n\n```text\n{error}\n```\n" in section_of(refusal)
@@ -43,6 +45,12 @@ def test_each_refusal_has_a_section_of_its_own() -> None:
     headings = re.findall(r"^### (.+)$", PAGE, re.MULTILINE)
     assert headings == [one.name for one in REFUSALS]
     assert len(set(headings)) == len(headings)
+
+
+def test_each_refusal_has_examples_and_each_example_a_refusal() -> None:
+    assert sorted([*FUNCTION_EXAMPLES, *PARAMETER_EXAMPLES]) == sorted(one.name for one in REFUSALS)
+    assert all(EXAMPLES.values())
+    assert set(SEEN) == {*SEEN_BY_SPARK, "column-of-the-platform"}
 
 
 def schema_of(**columns: Any) -> T.StructType:
@@ -60,7 +68,7 @@ SEEN_BY_SPARK: dict[str, tuple[dict[str, Any], T.DataType, T.DataType]] = {
 """Name -> parameters of the table, and the type of the column of the example, refused and accepted."""
 
 
-@pytest.mark.parametrize("refusal", [one for one in REFUSALS if one.seen], ids=lambda one: one.name)
+@pytest.mark.parametrize("refusal", [one for one in REFUSALS if one.name in SEEN], ids=lambda one: one.name)
 def test_the_analysis_of_types_gives_the_error_of_the_page(refusal: Refusal) -> None:
     if refusal.name == "column-of-the-platform":
         found = [
@@ -69,10 +77,10 @@ def test_the_analysis_of_types_gives_the_error_of_the_page(refusal: Refusal) -> 
         ]
     else:
         given, *kinds = SEEN_BY_SPARK[refusal.name]
-        column = refusal.seen["column"]
+        column = SEEN[refusal.name]["column"]
         found = [list(wrong_types(a_table(**given), schema_of(sensor=TEXT, **{column: kind}))) for kind in kinds]
     [[error], nothing] = found
-    assert str(error).removeprefix("tables/plant/hours.py: ") == str(refusal.error(**refusal.seen))
+    assert str(error).removeprefix("tables/plant/hours.py: ") == str(refusal.error(**SEEN[refusal.name]))
     assert nothing == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 
-from tables.algebra.refusal import Refusal, Subject, example
+from tables.algebra.refusal import Refusal, Subject
 
 NOT_RETURNED = Refusal(
     name="column-that-is-not-returned",
@@ -13,8 +13,6 @@ NOT_RETURNED = Refusal(
     shape="{parameter} names {columns}",
     why="{function} does not return it",
     instead="{near_names}",
-    refused=example('event_time="lost"', 'readings.groupBy("sensor").agg(F.max("read_at").alias("last"))'),
-    accepted=example('event_time="last"', 'readings.groupBy("sensor").agg(F.max("read_at").alias("last"))'),
 )
 
 
@@ -37,11 +35,6 @@ PLATFORM = Refusal(
     shape="the columns {columns} begin with _",
     why="such names are kept for the platform",
     instead="Rename them.",
-    refused='readings.withColumn("_day", F.to_date("read_at"))',
-    accepted='readings.withColumn("day", F.to_date("read_at"))',
-    seen={
-        "columns": "_day",
-    },
 )
 NO_INPUT = Refusal(
     name="function-without-parameters",
@@ -49,8 +42,6 @@ NO_INPUT = Refusal(
     shape="{function} has no parameters",
     why="they name the topics and tables that it reads",
     instead="Name an input as a parameter of the function.",
-    refused=example('primary_key=["id"], recompute_by=[]', 'sql("SELECT 1 AS id")', ""),
-    accepted=example('primary_key=["id"], recompute_by=[]', 'sql("SELECT 1 AS id FROM {r} LIMIT 1", r=readings)'),
 )
 UNKNOWN_INPUT = Refusal(
     name="input-that-is-not-declared",
@@ -58,8 +49,6 @@ UNKNOWN_INPUT = Refusal(
     shape="{function} reads {name!r}",
     why="it is no topic or table of the domain {domain}",
     instead="{near_names}",
-    refused=example("", "reading", "reading"),
-    accepted=example("", "readings", "readings"),
 )
 HEAVY_IMPORT = Refusal(
     name="import-of-a-heavy-package",
@@ -67,6 +56,4 @@ HEAVY_IMPORT = Refusal(
     shape="line {line} imports {module} when the file is loaded",
     why="declarations are loaded often and fast",
     instead="`from tables import DataFrame, F, Window` costs nothing; import other names inside the function.",
-    refused="from pyspark.sql import functions\n\n\n" + example("", "readings"),
-    accepted=example("", "readings"),
 )

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from tables.algebra.refusal import Refusal, Subject, example
+from tables.algebra.refusal import Refusal, Subject
 
-_CLOSED = 'event_time="read_at", depends_within="1 hour", closes_at="read_at"'
-_ROWS = "def t(readings):\n    return readings\n"
 NEAR = Refusal(
     name="depends-within-that-is-too-short",
     subject=Subject.TIMES,
     shape="depends_within={given!r} contradicts {function}",
     why="in it rows depend on rows that are {distance} away",
     instead="Leave depends_within out, or write depends_within={distance!r}.",
-    refused=example(
-        'depends_within="1 hour"',
-        'readings.groupBy("sensor", F.window("read_at", "2 hours")).count().select("sensor", "window.start", "count")',
-    ),
-    accepted=example(
-        "",
-        'readings.groupBy("sensor", F.window("read_at", "2 hours")).count().select("sensor", "window.start", "count")',
-    ),
 )
 OTHER_TIME = Refusal(
     name="depends-within-of-another-time",
@@ -27,16 +17,6 @@ OTHER_TIME = Refusal(
     shape="depends_within={given!r} contradicts {function}",
     why="it makes windows by {column}, not by the event time of what it reads",
     instead="Leave depends_within out, or declare {column} as the topic's event_time.",
-    refused=example(
-        'event_time="start", depends_within="1 hour"',
-        'logged.groupBy("sensor", F.window("sent_at", "1 hour")).count().select("sensor", "window.start", "count")',
-        "logged",
-    ),
-    accepted=example(
-        'event_time="start"',
-        'logged.groupBy("sensor", F.window("sent_at", "1 hour")).count().select("sensor", "window.start", "count")',
-        "logged",
-    ),
 )
 NEAR_WHAT = Refusal(
     name="depends-within-without-event-time",
@@ -44,10 +24,6 @@ NEAR_WHAT = Refusal(
     shape="depends_within needs event_time",
     why="the distance is measured from it",
     instead='Write event_time="COLUMN", the column that dates a row.',
-    refused=example('depends_within="1 hour"', 'readings.groupBy("sensor").agg(F.max("read_at").alias("at"))'),
-    accepted=example(
-        'event_time="at", depends_within="1 hour"', 'readings.groupBy("sensor").agg(F.max("read_at").alias("at"))'
-    ),
 )
 CLOSES_WHEN = Refusal(
     name="closes-at-without-event-time",
@@ -55,8 +31,6 @@ CLOSES_WHEN = Refusal(
     shape="closes_at needs event_time and depends_within",
     why="by them reconcile knows which rows a late record can change",
     instead="Write both, or leave closes_at out.",
-    refused=example('closes_at="read_at"', "readings"),
-    accepted=example(_CLOSED, "readings"),
 )
 ENDS_WHEN = Refusal(
     name="ends-at-without-event-time",
@@ -64,8 +38,6 @@ ENDS_WHEN = Refusal(
     shape="ends_at needs event_time and depends_within, and no closes_at",
     why="a change less than depends_within from the time between event_time and ends_at recomputes the row",
     instead="Write event_time and depends_within, which for sessions is their gap, and leave closes_at out.",
-    refused=example('ends_at="read_at"', "readings"),
-    accepted=example('ends_at="read_at", event_time="read_at", depends_within="1 hour"', "readings"),
 )
 CLOSES_LATER = Refusal(
     name="sequence-by-that-does-not-start-with-event-time",
@@ -73,8 +45,6 @@ CLOSES_LATER = Refusal(
     shape="With closes_at, sequence_by must start with event_time {time!r}; it starts with {first!r}",
     why="of several rows of one key the later one must also be the one that closes later",
     instead="Write sequence_by=[{time!r}, {first!r}].",
-    refused=f'@table(\n    primary_key=["sensor"], sequence_by=["value"], {_CLOSED}\n)\n{_ROWS}',
-    accepted=f'@table(\n    primary_key=["sensor"], sequence_by=["read_at"], {_CLOSED}\n)\n{_ROWS}',
 )
 NEVER_CLOSES = Refusal(
     name="closes-at-of-a-table-of-tables",
@@ -82,6 +52,4 @@ NEVER_CLOSES = Refusal(
     shape="closes_at of a table that reads tables",
     why="their rows can be corrected, so that none is ever final",
     instead="Leave closes_at out: the rows follow every correction.",
-    refused=example(_CLOSED, "newest", "newest"),
-    accepted=example("", "newest", "newest"),
 )
