@@ -15,10 +15,10 @@ from rich.markup import escape
 
 from cli.capture_start import capture_programs, captures_tables, ensure_captures
 from cli.console import out, print_fault, step
+from infra.chosen_domains import driver_name
 from infra.errors import ProcessFailed
 from infra.process.file_locks import exclusive
 from infra.settings import ROOT, Settings
-from status.health import driver_name
 
 if TYPE_CHECKING:
     from infra.process.supervisord import Program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from infra.chosen_domains import driver_name
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic
@@ -277,7 +278,7 @@ def dag_page(kind: str, domain: str, tables: Sequence[Table], topics: Sequence[T
     """Writes the page of a DAG: its purpose, its tables, and the steps after a failure."""
     return PAGES[kind].format(
         domain=domain,
-        driver=f"stream-{domain}",
+        driver=driver_name(domain),
         tables="## Tables\n\n" + _tables(tables, registry),
         topics="## Topics\n\n" + _topics(topics),
         rules="## Rules\n\n" + "\n".join(f"{rules(table)}\n" for table in tables),

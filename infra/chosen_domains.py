@@ -1,4 +1,4 @@
-"""The domains that a platform runs: a choice that `up` makes and its home keeps."""
+"""The domains that a platform runs: the choice that `up` makes and its home keeps, and the name of each driver."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ def chosen_domains(settings: Settings) -> list[str]:
     """Returns the names of the chosen domains; empty if the platform runs all declared domains."""
     file = settings.home / "domains"
     return file.read_text("utf-8").split() if file.exists() else []
+
+
+def driver_name(domain: str) -> str:
+    """Returns the supervisor's name of the process that streams a domain."""
+    return f"stream-{domain.replace('_', '-')}"
 
 
 def choose_domains(settings: Settings, names: Sequence[str]) -> None:

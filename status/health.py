@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from infra.chosen_domains import driver_name
 from infra.settings import Settings
 from status.snapshot import QueryState, Snapshot, StreamHealth
 from tables.declare.registry import Registry
@@ -13,11 +14,6 @@ STALLED_S = 300
 """Records or versions wait, and no micro-batch was finished for this long."""
 FRESHNESS_S = 900
 """Rows become visible this long after the broker had them; tables may declare another limit."""
-
-
-def driver_name(domain: str) -> str:
-    """Returns the supervisor's name of the process that streams a domain."""
-    return f"stream-{domain.replace('_', '-')}"
 
 
 def stream_health(now: Snapshot, domain: str, settings: Settings, registry: Registry) -> StreamHealth:

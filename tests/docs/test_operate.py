@@ -6,6 +6,7 @@ import re
 from dataclasses import fields
 
 from infra.settings import ROOT, Settings
+from tables.declare.registry import Registry
 
 PAGES = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md")}
 
@@ -21,3 +22,10 @@ def test_every_dag_that_a_page_names_exists() -> None:
     named = {name for text in PAGES.values() for name in re.findall(r"`<domain>\.(\w+)`", text)}
     assert {"stream", "reconcile", "repair"} <= named
     assert named - set(of_dags) == set()
+
+
+def test_the_page_of_a_stream_names_the_log_of_its_driver() -> None:
+    from dags.dag_docs import dag_page
+
+    page = dag_page("stream", "own_lab", [], [], Registry(topics={}, tables={}))
+    assert "`.twofold/logs/stream-own-lab.log`" in page
