@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadArgument, BadDeclaration
+from infra.sql.names import words_of
 from quality.check_result import RuleVerdict, Sample, Verdict
 from quality.rule import first_line, spark_column
 from quality.rules import ROW_RULES, Rule
@@ -128,7 +128,7 @@ def _samples(df: DataFrame, broken: Sequence[Rule], key: Sequence[str]) -> Itera
 
 def _shown(df: DataFrame, rules: Sequence[Rule], key: Sequence[str]) -> list[str]:
     """Returns the columns of a sample: the key, those that rules read, and those named in expressions."""
-    words = {word.lower() for rule in rules for word in re.findall(r"\w+", rule.condition)}
+    words = set(words_of(" ".join(rule.condition for rule in rules)))
     read = {name for rule in rules for name in rule.columns}
     others = [name for name in df.columns if name not in key and (name in read or name.lower() in words)]
     return [*key, *others]

@@ -8,7 +8,6 @@ session's time zone must be UTC.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from infra.spark.spark_literals import literal_of
-from infra.sql.impure_functions import code_of, find_impure
+from infra.sql.impure_functions import find_undecided
 from quality.portable_regex import portable
 from quality.rule import Expectation, first_line, kinds_with, spark_column
 from quality.rule import Rule as Rule
@@ -383,7 +382,7 @@ class Expression(Rule):
     @property
     def _title(self) -> str:
         """Its SQL without dots and backticks, which Spark would read as paths."""
-        return re.sub(r"[.`]", "·", self.sql)
+        return self.sql.replace(".", "·").replace("`", "·")
 
 
 def expression(sql: str) -> Expression:
@@ -397,8 +396,7 @@ def expression(sql: str) -> Expression:
     """
     if not isinstance(sql, str) or not sql.strip():
         raise BadDeclaration(f"expression({sql!r}): expected a condition in SQL.", hint="Write 'landed <= flights'.")
-    found = _SEVERAL_ROWS.search(code_of(sql)) or _RELATIVE_LITERAL.search(sql)
-    if undecided := find_impure(sql) or (found and found[0]):
+    if undecided := find_undecided(sql):
         raise BadDeclaration(
             f"expression({sql}) uses {undecided}, which the row does not decide.",
             hint="Compare columns with each other or with literals; for age use fresh_within; quote a column `so`.",
@@ -411,6 +409,3 @@ RECORD_RULES = kinds_with("arrow")
 
 ROW_RULES = kinds_with("spark")
 """Kinds that can be decided on one row of a table alone."""
-
-_RELATIVE_LITERAL = re.compile(r"\b(?:date|timestamp\w*)\s*['\"]\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-_SEVERAL_ROWS = re.compile(r"\b(?:over|select)\b", re.IGNORECASE)

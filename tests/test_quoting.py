@@ -1,4 +1,4 @@
-"""Names and values get into SQL in one way: through `infra/sql`, which alone quotes and escapes."""
+"""Only `infra/sql` quotes and escapes names and values; three files read SQL by regular expressions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from infra.settings import ROOT
-from tests.test_rooms import MAY_IMPORT, files_of
+from tests.test_rooms import MAY_IMPORT, files_of, imports_of
 
 QUOTING = "infra/sql/"
 NOT_SQL = {
@@ -24,6 +24,41 @@ NOT_SQL = {
     "tables/algebra/dependencies.py": "the name of a method, in a message",
 }
 """File -> what it quotes by hand."""
+READS_SQL = {
+    "infra/sql/names.py": "the names in a path, and the words of a condition",
+    "infra/sql/impure_functions.py": "the calls of a condition, and what else its row does not decide",
+    "cli/sql_query.py": "whether a statement begins with EXPLAIN, which DuckDB does not parse further",
+}
+"""File -> what its regular expressions read of SQL."""
+READS_OTHER_TEXT = {
+    "cli/capture_scaffold.py": "the name of a captured table, and a size in the name of a type",
+    "cli/parsing.py": "offsets, numbers and dates of arguments",
+    "cli/sample.py": "values of sampled records",
+    "dags/operators/params.py": "fields of forms",
+    "infra/airflow/airflow_processes.py": "lines of Airflow's log",
+    "infra/capture/captured_table.py": "names of captures",
+    "infra/capture/catalog_changes.py": "a size in the name of a type",
+    "infra/capture/debezium_connector.py": "nothing: it escapes names for Debezium's own patterns",
+    "infra/delta/table_copy.py": "names of files of a Delta log",
+    "infra/duration.py": "durations",
+    "infra/encodings/column_types.py": "types of columns of a declaration",
+    "infra/encodings/json/json_fields.py": "bytes of JSON",
+    "infra/java.py": "the version that Java prints",
+    "infra/spark/spark_session.py": "a size of memory",
+    "quality/portable_regex.py": "regular expressions of rules",
+    "quality/rule.py": "names of types",
+    "quality/rule_values.py": "dates of bounds",
+    "streaming/driver.py": "names of exceptions in an error of Spark",
+    "tables/algebra/plan_mistakes.py": "the value of a literal",
+    "tables/declare/analysis.py": "errors of Spark, and the plan that it analysed",
+    "tables/declare/captured_topic.py": "the name of a captured table",
+    "tables/declare/code_fingerprint.py": "names of modules, and addresses in texts of values",
+    "tables/declare/declaration_files.py": "errors of Python",
+    "tables/declare/functions/event_patterns.py": "a schema's list of columns",
+    "tables/declare/parameter_checks.py": "names of a declaration",
+    "tables/declare/table.py": "lines of a docstring",
+}
+"""File -> what its regular expressions read."""
 SIGNS = "'\"`"
 PLACE = re.compile(r"(['\"`])\{\w*\}\1")
 
@@ -84,6 +119,12 @@ def test_no_text_is_quoted_by_hand() -> None:
 def test_nothing_is_escaped_elsewhere() -> None:
     found = {file: escapes(source) for file, source in _sources()}
     assert {file: lines for file, lines in found.items() if lines and not file.startswith(QUOTING)} == {}
+
+
+def test_sql_is_read_by_regular_expressions_in_three_files() -> None:
+    found = {file for file, source in _sources() if "re" in {module for module, _ in imports_of(source)}}
+    assert len(READS_SQL) <= 3
+    assert found == {*READS_SQL, *READS_OTHER_TEXT}
 
 
 def test_impure_functions_of_spark_are_listed_once() -> None:

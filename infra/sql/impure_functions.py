@@ -27,10 +27,17 @@ IMPURE = BARE | names(
 )
 """Functions that are impure whatever their arguments: with a seed, too, rows in another order get other numbers."""
 
-_UNREAD = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`(?!\s*\()|--[^\n]*|/\*.*?\*/", re.DOTALL)
-_CALL = re.compile(
-    rf"\b(?:({'|'.join(BARE)})\b|({'|'.join(IMPURE)})`?\s*\(|(unix_timestamp)`?\s*\(\s*\))", re.IGNORECASE
+_COMMENT = r"--[^\n]*|/\*.*?\*/"
+_GAP = rf"(?:\s|{_COMMENT})*"
+_CALL = rf"(?<!`)(?:{'|'.join(BARE)})\b|(?:{'|'.join(IMPURE)})(?=`?{_GAP}\()|unix_timestamp(?=`?{_GAP}\({_GAP}\))"
+_OF_OTHER_ROWS = r"\b(?:over|select)\b"
+_OF_THE_CLOCK = rf"\b(?:date|timestamp\w*){_GAP}['\"]\s*(?:now|today|tomorrow|yesterday)\b"
+_UNREAD = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`"
+_PART = re.compile(
+    rf"`?\b(?P<impure>{_CALL})|(?P<undecided>{_OF_OTHER_ROWS}|{_OF_THE_CLOCK})|{_UNREAD}|{_COMMENT}",
+    re.IGNORECASE | re.DOTALL,
 )
+"""Consumes literals, quoted names and comments, so that nothing is found in them."""
 
 
 def is_impure(function: str, arguments: Sized) -> bool:
@@ -40,10 +47,9 @@ def is_impure(function: str, arguments: Sized) -> bool:
 
 def find_impure(sql: str) -> str | None:
     """Returns the first impure function that SQL calls, or None; literals, quoted names and comments are ignored."""
-    found = _CALL.search(code_of(sql))
-    return found and found[found.lastindex or 0].lower()
+    return next((found["impure"].lower() for found in _PART.finditer(sql) if found["impure"]), None)
 
 
-def code_of(sql: str) -> str:
-    """Replaces the literals, quoted names and comments of SQL by spaces."""
-    return _UNREAD.sub(lambda found: " " * len(found[0]), sql)
+def find_undecided(sql: str) -> str | None:
+    """Returns the first part of a condition that its row does not decide: clock, chance, place, other rows; or None."""
+    return next((found[found.lastgroup].lower() for found in _PART.finditer(sql) if found.lastgroup), None)

@@ -17,6 +17,11 @@ Constant: TypeAlias = "str | int | float | Decimal | date | bytes | None"
 _EPOCH, _DAY_MS = datetime(1970, 1, 1, tzinfo=UTC), 86_400_000
 
 
+def words_of(sql: str) -> list[str]:
+    """Returns the words of SQL in lower case: its names, parts of quoted ones, and all others."""
+    return re.findall(r"\w+", sql.lower())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
     """The syntax of names and constants of an engine.
