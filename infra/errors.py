@@ -33,6 +33,8 @@ TwofoldError
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -171,3 +173,9 @@ class QualityFailed(TwofoldError):
 
 class UnexplainedDifference(TwofoldError):
     """Live rows differ from their recomputation and no touched row says why."""
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Returns the hint of an error: the known name nearest to a wrong one, or else this text."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"Did you mean {near[0]!r}?" if near else otherwise

@@ -36,15 +36,6 @@ class TaskState:
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """A question that a task asks a person; `body` is Markdown."""
-
-    subject: str
-    body: str
-    options: tuple[str, ...]
-
-
 def wait_ready(settings: Settings, timeout_s: float = 600) -> None:
     """Waits until the API answers and every component of Airflow reports that it is healthy.
 
@@ -167,22 +158,6 @@ class Client:
         path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/logs/{try_number}?map_index={map_index}"
         lines = self._call("GET", path)["content"]
         return "\n".join(line if isinstance(line, str) else str(line.get("event", line)) for line in lines)
-
-    def question(self, dag_id: str, run_id: str, task_id: str) -> Question | None:
-        """Returns the open question of a task, or None if it waits for no answer."""
-        asked = self._call("GET", f"{_run(dag_id, run_id)}/hitlDetails?task_id={_quoted(task_id)}")["hitl_details"]
-        if not asked or asked[0]["response_received"]:
-            return None
-        return Question(subject=asked[0]["subject"], body=asked[0]["body"] or "", options=tuple(asked[0]["options"]))
-
-    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
-        """Answers a task's question as the user `admin`.
-
-        Raises:
-            BadArgument: it asks nothing, or offers no such option.
-        """
-        path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/-1/hitlDetails"
-        self._call("PATCH", path, {"chosen_options": [option], "params_input": {}})
 
     def _all(self, path: str, what: str) -> list[dict[str, Any]]:
         """Reads all pages of a list; Airflow returns at most 100 entries per page, whatever limit is requested."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tables.algebra.keys import conjuncts, is_cut, is_equality, is_time_window, lifted
+from tables.algebra.keys import is_cut, is_equality, is_time_window, lifted, operands
 from tables.algebra.relations import (
     Call,
     Column,
@@ -226,7 +226,7 @@ def equal_values(conditions: Iterable[Expr], left: Relation, right: Relation) ->
     """Returns pairs of values, of the left and of the right relation, that the conditions set equal."""
     pairs = []
     for one in conditions:
-        for condition in conjuncts(one):
+        for condition in operands(one):
             if is_equality(condition):
                 a, b = condition.arguments
                 if is_of(a, left) and is_of(b, right):

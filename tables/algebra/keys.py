@@ -120,17 +120,8 @@ def _keys_of_group(group: Group) -> list[tuple[Expr, ...]]:
         # Of sets each of which holds the next one, as those of `rollup`, their size says which one it is.
         ordered = sorted(group.sets, key=len)
         if all(less <= more for less, more in pairwise(ordered)):
-            whole += [(value,) for value in group.computed if Counter(_terms(value)) == Counter(groupings)]
+            whole += [(value,) for value in group.computed if Counter(operands(value, "+")) == Counter(groupings)]
     return [(*group.shown, *one) for one in whole]
-
-
-def _terms(value: Expr) -> Iterator[Expr]:
-    """Yields the values that are added up."""
-    if isinstance(value, Call) and value.function == "+":
-        for one in value.arguments:
-            yield from _terms(one)
-    else:
-        yield value
 
 
 def _keys_of_join(join: Join, identities: Mapping[str, Sequence[str]]) -> list[tuple[Expr, ...]]:
@@ -321,7 +312,7 @@ def _equal_in(root: Relation) -> list[tuple[Expr, ...]]:
         case Join(how="inner" | "cross"):
             return list(root.equal)
         case Filter(is_sort=False):
-            found = [part for condition in root.conditions for part in conjuncts(condition)]
+            found = [part for condition in root.conditions for part in operands(condition)]
             return [part.arguments for part in found if is_equality(part)]
     return []
 
@@ -336,13 +327,13 @@ def _of_the_row(root: Relation) -> Iterator[Relation]:
     yield root
 
 
-def conjuncts(condition: Expr) -> Iterator[Expr]:
-    """Yields the conditions that all hold if one does."""
-    if isinstance(condition, Call) and condition.function == "and":
-        for one in condition.arguments:
-            yield from conjuncts(one)
+def operands(value: Expr, operator: str = "and") -> Iterator[Expr]:
+    """Yields the values that an operator links, at any depth; for `and` the conditions that all hold if one does."""
+    if isinstance(value, Call) and value.function == operator:
+        for one in value.arguments:
+            yield from operands(one, operator)
     else:
-        yield condition
+        yield value
 
 
 def is_equality(value: Expr) -> TypeGuard[Call]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from infra.errors import nearest
 from infra.sql.impure_functions import is_impure
 from tables.algebra.dependencies import read_twice
 from tables.algebra.keys import is_time_window
@@ -222,9 +222,8 @@ NO_SUCH_COLUMN = Refusal(
 def _no_such_column(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     for part in _parts(one):
         if isinstance(part, Missing):
-            near = difflib.get_close_matches(part.name.split(".")[-1], part.columns, n=1)
-            known = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(part.columns)}."
-            yield {"column": part.name, "near_names": known}
+            hint = nearest(part.name.split(".")[-1], part.columns, f"There are {', '.join(part.columns)}.")
+            yield {"column": part.name, "near_names": hint}
 
 
 def _parts(one: Relation) -> Iterator[Expr]:

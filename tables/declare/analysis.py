@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadDeclaration, TwofoldError
+from infra.errors import BadDeclaration, TwofoldError, nearest
 from infra.sql.impure_functions import IMPURE
+from tables.algebra.mistake_list import require_none
 from tables.algebra.plan_mistakes import IMPURE_FUNCTION, NO_SUCH_COLUMN
 from tables.algebra.reading.called_functions import impure_function
 from tables.algebra.refusal import Refusal
@@ -105,8 +105,7 @@ def require_no_mistake(spark: SparkSession, registry: Registry, table: Table) ->
     file = f"tables/{table.domain}/{table.name}.py: "
     own = [mistake for mistake in analyse(spark, registry, [table]).mistakes if mistake.message.startswith(file)]
     if own:
-        others = [{"message": mistake.message.removeprefix(file), "hint": mistake.hint} for mistake in own[1:]]
-        raise BadDeclaration(own[0].message, hint=own[0].hint, more=others)
+        require_none([own[0], *(BadDeclaration(one.message.removeprefix(file), hint=one.hint) for one in own[1:])])
 
 
 def empty_input(spark: SparkSession, source: Topic, table: Table) -> DataFrame:
@@ -149,8 +148,7 @@ def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclara
     unknown = _UNRESOLVED.search(text)
     if unknown:
         name = unknown[1].replace("`", "")
-        near = difflib.get_close_matches(name.split(".")[-1], known, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Its inputs have {', '.join(known)}."
+        hint = nearest(name.split(".")[-1], known, f"Its inputs have {', '.join(known)}.")
         fault = NO_SUCH_COLUMN.error(column=name, near_names=hint)
         return BadDeclaration(f"{place} {fault.message}", hint=fault.hint)
     line = text.split("\n")[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from infra.duration import parse_duration
-from infra.errors import BadDeclaration
+from infra.errors import BadDeclaration, nearest
 from quality.rules import Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -33,11 +32,8 @@ def require_known(given: Iterable[str], known: Iterable[str], what: str) -> None
     """
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, list(known), n=1)
-            raise BadDeclaration(
-                f"{what} has no parameter {name!r}.",
-                hint=f"Did you mean {near[0]!r}?" if near else f"It takes {', '.join(known)}.",
-            )
+            hint = nearest(name, known, f"It takes {', '.join(known)}.")
+            raise BadDeclaration(f"{what} has no parameter {name!r}.", hint=hint)
 
 
 def set_fields(declaration: object, **values: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 
 from infra.capture.captured_table import unfit_names
 from infra.chosen_domains import chosen_domains
-from infra.errors import BadArgument, BadDeclaration, Unproved
+from infra.errors import BadArgument, BadDeclaration, Unproved, nearest
 from infra.settings import Settings
 from tables.algebra.mistake_list import require_none, split, together_with
 from tables.declare.declaration_files import (
@@ -389,13 +388,12 @@ def _check_inputs(
             raise BadDeclaration(f"it reads {full_name}, which cannot be loaded.", hint=fault.message)
         if full_name not in declared:
             names_of = sorted(full.partition(".")[2] for full in declared if full.startswith(f"{domain}."))
-            near = difflib.get_close_matches(name, names_of, n=1)
             known = f"The domain has {', '.join(names_of)}; one of another domain is written domain__name."
             raise UNKNOWN_INPUT.error(
                 function=file.draft.derive.__name__,
                 name=name,
                 domain=domain,
-                near_names=f"Did you mean {near[0]!r}?" if near else known,
+                near_names=nearest(name, names_of, known),
             )
 
 
@@ -432,7 +430,6 @@ def _find(name: str, known: Mapping[str, D], faults: Mapping[str, BadDeclaration
         if fault := faults.get(meant[0]):
             raise fault
         return known[meant[0]]
-    near = difflib.get_close_matches(name, [*known, *(full.split(".", 1)[1] for full in known)], n=1)
-    raise BadArgument(
-        f"There is no {what} {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
-    )
+    names = [*known, *(full.split(".", 1)[1] for full in known)]
+    hint = nearest(name, names, f"There are {', '.join(known)}.")
+    raise BadArgument(f"There is no {what} {name!r}.", hint=hint)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from infra.sql.impure_functions import IMPURE
 from infra.sql.names import SPARK
 from tables.algebra.dependencies import equal_values
-from tables.algebra.keys import common_kind, conjuncts, lifted
+from tables.algebra.keys import common_kind, lifted, operands
 from tables.algebra.plan_mistakes import ELSEWHERE
 from tables.algebra.refusal import PlanMistake
 from tables.algebra.relations import (
@@ -193,7 +193,7 @@ class PlanBuilder:
     ) -> Relation:
         """Joins rows; `using` names columns in which they agree and of which one stays."""
         node = self.node()
-        conditions = tuple(one for condition in conditions for one in conjuncts(condition))
+        conditions = tuple(one for condition in conditions for one in operands(condition))
         shared = [(self.column([name], [left]), self.column([name], [right])) for name in using]
         join = Join(node=node, left=left, right=right, how=how, conditions=conditions, equal=(
             *shared, *equal_values(conditions, left, right)))  # fmt: skip

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 
+from infra.errors import nearest
 from tables.algebra.refusal import Refusal, Subject
 
 NOT_RETURNED = Refusal(
@@ -20,12 +20,11 @@ def not_returned(
     function: Callable[..., object], parameter: str, missing: Sequence[str], columns: Sequence[str]
 ) -> dict[str, str]:
     """Returns the details of `NOT_RETURNED`."""
-    near = difflib.get_close_matches(missing[0], columns, n=1)
     return {
         "parameter": parameter,
         "columns": ", ".join(missing),
         "function": function.__name__,
-        "near_names": f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(columns)}.",
+        "near_names": nearest(missing[0], columns, f"It returns {', '.join(columns)}."),
     }
 
 
