@@ -61,14 +61,9 @@ class Refusal:
     instead: str
     runs: bool = False
 
-    @property
-    def page(self) -> str:
-        """The place of its section."""
-        return f"docs/reference/refusals.md#{self.name}"
-
     def mistake(self, **details: object) -> PlanMistake:
         """Returns the mistake of a function, as its error says it."""
-        more = "" if self.subject is Subject.NAMES else f" More: {self.page}"
+        more = "" if self.subject is Subject.NAMES else f" More: docs/reference/refusals.md#{self.name}"
         message = f"{self.shape}: {self.why}.".format(**details)
         runs = self.subject is not Subject.NAMES
         return PlanMistake(message, self.instead.format(**details) + more, self.subject is Subject.STREAM, runs)
