@@ -465,7 +465,7 @@ def test_a_function_that_does_not_fit_is_refused_by_name(plant: Plant) -> None:
     assert message.startswith("tables/plant/hours.py: absent fails: ")
     assert "readings: sensor, read_at, value, count" in message
     assert "none returned NoneType; expected a DataFrame" in refused(plant, none)
-    assert "closes_at names closes_at, which narrow does not return" in refused(plant, narrow)
+    assert "closes_at names closes_at: narrow does not return it" in refused(plant, narrow)
     assert "the columns _offset begin with _" in refused(plant, ours)
 
 
