@@ -29,6 +29,7 @@ from tables.algebra.relations import (
     relations,
 )
 from tables.algebra.spark_functions import ROW
+from tables.algebra.value_kinds import are_of_one_kind
 
 ALL_ROWS = "a group of all rows"
 Scope = Mapping[int, Expr]
@@ -179,12 +180,16 @@ def is_of(value: Expr, root: Relation) -> bool:
 
 
 def _of_join(join: Join, value: Expr) -> Scope:
-    """Returns the scope of a value in which both sides agree, or of a value of a side that is in every row."""
+    """Returns the scope of a value in which both sides agree, or of a value of a side that is in every row.
+
+    Values of different types that are equal are not one value: the texts `1` and `01` are both equal to 1.
+    """
+    equal = [pair for pair in join.equal if are_of_one_kind(pair)]
     value = mapped(value, lambda part: _simplified(join, part))
-    to_right = dict(join.equal)
-    to_left = {b: a for a, b in join.equal}
+    to_right = dict(equal)
+    to_left = {b: a for a, b in equal}
     if join.how == "full_outer":
-        sides = {_agreed(join, a, b): (a, b) for a, b in join.equal}
+        sides = {_agreed(join, a, b): (a, b) for a, b in equal}
         a, b = (mapped(value, lambda part, n=n: sides[part][n] if part in sides else None) for n in (0, 1))  # type: ignore[misc]
     elif join.how != "right_outer" and is_of(value, join.left):
         a, b = value, mapped(value, to_right.get)
@@ -219,6 +224,7 @@ def _correlated(lookup: Lookup) -> list[tuple[Relation, Expr, Expr]]:
         (one.input, outer, inner)
         for one in conditions
         for outer, inner in equal_values(one.conditions, lookup.input, one.input)
+        if are_of_one_kind([outer, inner])
     ]
 
 
@@ -261,6 +267,9 @@ def either(join: Join, a: Expr, b: Expr) -> tuple[Expr, ...]:
 
 
 def _of_union(union: Union, value: Expr) -> Scope:
+    places = [part.place for part in parts(value) if isinstance(part, Merged) and part.node == union.node]
+    if not all(are_of_one_kind(own[place] for own in union.values) for place in places):
+        return {}
     scope: dict[int, Expr] = {}
     for number, one in enumerate(union.inputs):
         own = union.values[number]

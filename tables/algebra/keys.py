@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from typing import TypeGuard
 
 from tables.algebra.relations import (
@@ -31,6 +31,10 @@ from tables.algebra.relations import (
     relations,
 )
 from tables.algebra.spark_functions import ROW, TIME_WINDOWS
+from tables.algebra.value_kinds import is_exact, is_never_null, is_same, is_whole, kind_of
+
+_COMPARISONS = frozenset({"=", "==", "!=", "<>", "<", ">", "<=", ">=", "like", "between"})
+"""Functions that are true of values only that are all not null."""
 
 
 def is_cut(limit: Limit) -> bool:
@@ -84,8 +88,9 @@ def _keys(root: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr
         case Project() if root.is_multiplied:
             return [(*key, place) for key in keys(root.input, identities, ignored) for place in root.places]
         case Project():
-            numbered = [(*one.partition, one) for one in root.windows if one.function == "row_number"]
-            return [*keys(root.input, identities, ignored), *numbered]
+            below = keys(root.input, identities, ignored)
+            numbered = [one for one in root.windows if _is_number(one, root.input, below, identities)]
+            return [*below, *((*one.partition, one) for one in numbered)]
         case Group():
             return _keys_of_group(root)
         case Distinct():
@@ -97,6 +102,16 @@ def _keys(root: Relation, identities: Mapping[str, Sequence[str]], ignored: Expr
         case Union(kind="union"):
             return _keys_of_union(root, identities, ignored)
     return []
+
+
+def _is_number(
+    window: Windowed, below: Relation, known: Sequence[tuple[Expr, ...]], identities: Mapping[str, Sequence[str]]
+) -> bool:
+    """Whether no two rows of a partition have the same number; ranks differ if their order is total."""
+    if window.function not in ("rank", "dense_rank"):
+        return window.function == "row_number"
+    follows = determined([*window.partition, *filter(is_exact, window.order)], below, identities)
+    return any(all(map(follows, key)) for key in known)
 
 
 def _keys_of_group(group: Group) -> list[tuple[Expr, ...]]:
@@ -113,7 +128,8 @@ def _keys_of_group(group: Group) -> list[tuple[Expr, ...]]:
     ]
     each = [next((one for one in made if one.function == "grouping" and one.arguments == (v,)), None) for v in hidden]
     groupings = tuple(one for one in each if one is not None)
-    if all(_is_never_null(one) for one in hidden):
+    required = _required(group.input)
+    if all(one in required or is_never_null(one) for one in hidden):
         whole.append(())
     if len(groupings) == len(hidden):
         whole.append(groupings)
@@ -128,22 +144,43 @@ def _keys_of_join(join: Join, identities: Mapping[str, Sequence[str]]) -> list[t
     """Returns a key of one side with what the key of the other side says more.
 
     A value of the other side's key that is one of this side, too, tells no two of its rows for one of this side apart;
-    a row without a match is alone. A full join has no such key: of both sides a row with a null key can lack a match.
+    a row without a match is alone. Rows of both sides of a full join can lack a match and look alike if a key is null
+    or more than the key must be equal.
     """
     found: list[tuple[Expr, ...]] = []
+    of_sides = [keys(side, identities) for side in join.below]
     for base, other, outer in ((0, 1, "left_outer"), (1, 0, "right_outer")):
         if join.how not in ("inner", "cross", outer):
             continue
         sides, names = join.below, ("left", "right")
-        same = {pair[other]: pair[base] for pair in join.equal if _is_same(*pair)}
-        for key, more in product(keys(sides[base], identities), keys(sides[other], identities)):
+        same = {pair[other]: pair[base] for pair in join.equal if is_same(*pair)}
+        for key, more in product(of_sides[base], of_sides[other]):
             follows = determined(key, sides[base], identities)
             equal = [same[one] for one in more if one in same and not follows(same[one])]
             rest = lifted(join, [one for one in more if one not in same], names[other])
             made = tuple(dict.fromkeys([*key, *equal, *rest]))
             if not found or base == 0 or len(made) < min(map(len, found)):  # the other way round only if it says more
                 found.append(made)
+    if join.how == "full_outer" and _is_by_equalities(join):
+        agreed = [{pair[n] for pair in join.equal} for n in (0, 1)]
+        if all(any({*key} <= agreed[n] for key in of_sides[n]) for n in (0, 1)):
+            found.append(tuple(_either(join, *pair) for pair in join.equal))
     return found
+
+
+def _is_by_equalities(join: Join) -> bool:
+    """Whether rows are a pair if and only if they agree in `equal`, whose values are never null."""
+    agreed = [{one, other} for one, other in join.equal]
+    return all(is_equality(one) and {*one.arguments} in agreed for one in join.conditions) and all(
+        is_same(*pair)
+        and all(one in _required(side) or is_never_null(one) for one, side in zip(pair, join.below, strict=True))
+        for pair in join.equal
+    )
+
+
+def _either(join: Join, one: Expr, other: Expr) -> Expr:
+    """Returns the value in which both sides of a full join agree, as each of its rows has it."""
+    return Call("coalesce", (Optional(join.node, one), Optional(join.node, other)))
 
 
 def _keys_of_union(
@@ -154,14 +191,37 @@ def _keys_of_union(
     for one, own in zip(union.inputs, union.values, strict=True):
         value = own[ignored.place] if isinstance(ignored, Merged) and ignored.node == union.node else None
         inner = [()] if isinstance(value, Literal) and value.sql == "NULL" else keys(one, identities, value)
-        returned = [key for key in inner if all(part in own for part in key)]
-        of_each.append([tuple(Merged(union.node, own.index(part)) for part in key) for key in returned])
+        returned = list[tuple[Expr, ...]]()
+        for key in inner:
+            held = [part for part in key if part in own]
+            if all(map(determined(held, one, identities), key)):
+                returned.append(tuple(Merged(union.node, own.index(part)) for part in held))
+        of_each.append(returned)
+    telling = _telling(union)
     return [
-        (Merged(union.node, place), *(part for key in chosen for part in key))
-        for place, values in enumerate(zip(*union.values, strict=True))
-        if _all_differ([_constants(one, value) for one, value in zip(union.inputs, values, strict=True)])
+        (*(Merged(union.node, place) for place in places), *(part for key in chosen for part in key))
+        for places in telling
         for chosen in product(*of_each)
     ]
+
+
+def _telling(union: Union) -> list[list[int]]:
+    """Returns lists of places, of which at least one differs between any two rows of different inputs."""
+    places = range(len(union.columns))
+    at = [[_constants(one, own[n]) for one, own in zip(union.inputs, union.values, strict=True)] for n in places]
+
+    def differ(place: int, one: int, other: int) -> bool:
+        values = [union.values[n][place] for n in (one, other)]
+        is_null = [isinstance(value, Literal) and value.sql == "NULL" for value in values]
+        if any(is_null):
+            return any(is_never_null(value) for value in values)
+        return _all_differ([at[place][one], at[place][other]])
+
+    pairs = list(combinations(range(len(union.inputs)), 2))
+    alone = [[place] for place in places if all(differ(place, *pair) for pair in pairs)]
+    first = [next((place for place in places if differ(place, *pair)), None) for pair in pairs]
+    together = list(dict.fromkeys(place for place in first if place is not None))
+    return alone or ([] if None in first else [together])
 
 
 def _constants(root: Relation, value: Expr) -> list[str | int] | None:
@@ -181,60 +241,6 @@ def _all_differ(sets: Sequence[Sequence[str | int] | None]) -> bool:
     if None in sets or len({type(one) for found in sets for one in found or ()}) > 1:
         return False
     return sum(len({*(found or ())}) for found in sets) == len({one for found in sets for one in found or ()})
-
-
-_INTEGERS = frozenset({"byte", "short", "int", "long", "tinyint", "smallint", "bigint"})
-_SUMS = frozenset({"sum", "max", "min"})
-_TEXTS = frozenset({"||", "concat", "lower", "upper", "substr", "substring", "trim"})
-
-
-def kind_of(value: Expr) -> str:
-    """Returns the type of a value, with a `?` if it can be null; empty: not known."""
-    match value:
-        case Column() | Merged():
-            return value.kind
-        case Optional():
-            kind = kind_of(value.value)
-            return kind and f"{kind.removesuffix('?')}?"
-        case Literal(sql=sql):
-            return "string" if sql.startswith("'") else "int" if sql.isdecimal() else ""
-        case Aggregate(function="count" | "count_if"):
-            return "long"
-        case Aggregate(function=function, arguments=(one, *_)) if function in _SUMS:
-            kind = kind_of(one).removesuffix("?")
-            return kind and f"{kind}?"
-        case Windowed(function="row_number"):
-            return "int"
-        case Call(function="case", arguments=(Literal(text="2 False"), _, then, other)):
-            return common_kind([then, other])
-        case Call(function=function) if function in _TEXTS:
-            return "string" + "?" * (not all(map(_is_never_null, value.arguments)))
-    return ""
-
-
-def common_kind(values: Sequence[Expr]) -> str:
-    """Returns the type of values that all have the same one; empty: they do not, or it is not known."""
-    kinds = [kind_of(one) for one in values]
-    if len({kind.removesuffix("?") for kind in kinds}) != 1 or not kinds[0]:
-        return ""
-    return next((kind for kind in kinds if kind.endswith("?")), kinds[0])
-
-
-def is_exact(value: Expr) -> bool:
-    """Whether two of its values are either the same or not equal, whatever they are compared as: no fraction is."""
-    kind = kind_of(value).removesuffix("?")
-    return kind in _INTEGERS or kind in ("string", "date", "timestamp", "boolean") or kind.startswith("decimal")
-
-
-def _is_same(one: Expr, other: Expr) -> bool:
-    """Whether values that are equal in a comparison are one value: the texts `1` and `01` are both equal to 1."""
-    kinds = {"long" if kind in _INTEGERS else kind for v in (one, other) if (kind := kind_of(v).removesuffix("?"))}
-    return is_exact(one) and is_exact(other) and len(kinds) == 1
-
-
-def _is_never_null(value: Expr) -> bool:
-    kind = kind_of(value)
-    return bool(kind) and not kind.endswith("?")
 
 
 def missing_of_key(
@@ -275,8 +281,8 @@ def determined(
 ) -> Callable[[Expr], bool]:
     """Whether rows that agree in these values agree in another one, too.
 
-    An identity of a row of an input determines its columns, a group its aggregates, and one side of an equality the
-    other.
+    An identity of a row of an input determines its columns, a group its aggregates, a row the values that window
+    functions make for it, and one side of an equality the other.
 
     Args:
         identities: input -> the columns that identify a row of it.
@@ -291,11 +297,14 @@ def determined(
         return value in known or isinstance(value, Literal) or (isinstance(value, Column) and value.mention in rows)
 
     row = list(_of_the_row(root))
-    equal = [pair for one in row for pair in _equal_in(one) if _is_same(*pair)]
+    equal = [pair for one in row for pair in _equal_in(one) if is_same(*pair)]
+    windows = [(keys(one.input, identities), made) for one in row
+               if isinstance(one, Project) and not one.is_multiplied and (made := one.windows)]  # fmt: skip
     size = -1
     while size != len(known) + len(rows):
         size = len(known) + len(rows)
-        known |= {other for pair in equal for other in pair if any(map(is_known, pair))}
+        known |= {part for pair in equal if any(map(is_known, pair)) for other in pair for part in _shifted(other)}
+        known |= {one for found, made in windows if any(all(map(is_known, key)) for key in found) for one in made}
         for one in row:
             match one:
                 case Source(name=name, mention=mention):
@@ -304,6 +313,14 @@ def determined(
                 case Group(is_plain=True) if all(is_known(by.value) for by in one.by):
                     known |= {*one.computed}
     return is_known
+
+
+def _shifted(value: Expr) -> list[Expr]:
+    """Returns a value, and the whole number that follows from it if it is that number plus or minus a constant."""
+    match value:
+        case Call(function="+" | "-", arguments=(one, Literal() as by)) if is_whole(one) and is_whole(by):
+            return [value, one]
+    return [value]
 
 
 def _equal_in(root: Relation) -> list[tuple[Expr, ...]]:
@@ -315,6 +332,24 @@ def _equal_in(root: Relation) -> list[tuple[Expr, ...]]:
             found = [part for condition in root.conditions for part in operands(condition)]
             return [part.arguments for part in found if is_equality(part)]
     return []
+
+
+def _required(root: Relation) -> set[Expr]:
+    """Returns values that conditions require not to be null in each row."""
+    found = set[Expr]()
+    for one in _of_the_row(root):
+        if isinstance(one, Join) and one.how in ("inner", "cross", "left_semi"):
+            found |= {value for pair in one.equal for value in pair}
+        conditions = one.conditions if isinstance(one, Filter) and not one.is_sort else ()
+        for part in (part for condition in conditions for part in operands(condition)):
+            match part:
+                case Call(function="in", arguments=(value, *_)) | Call(function="isnotnull", arguments=(value,)):
+                    found.add(value)
+                case Call(function="not", arguments=(Call(function="isnull", arguments=(value,)),)):
+                    found.add(value)
+                case Call(function=function, arguments=values) if function in _COMPARISONS:
+                    found |= {*values}
+    return found
 
 
 def _of_the_row(root: Relation) -> Iterator[Relation]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from infra.sql.names import SPARK
@@ -149,7 +149,7 @@ class Relation:
     columns: tuple[Named, ...] = ()
     plan_id: int | None = field(default=None, compare=False)
 
-    @property
+    @cached_property
     def below(self) -> tuple[Relation, ...]:
         """The relations from which it is built."""
         return tuple(one for one in _children(self) if isinstance(one, Relation))

@@ -28,7 +28,7 @@ from tables.algebra.dependencies import (
     unknown_in,
 )
 from tables.algebra.expression_sql import sql_of
-from tables.algebra.keys import determined, is_exact, is_time_window, keys, kind_of, missing_of_key
+from tables.algebra.keys import determined, is_time_window, keys, missing_of_key
 from tables.algebra.mistake_list import require_none
 from tables.algebra.plan_mistakes import find_mistakes
 from tables.algebra.reading.connect_plan import read_function
@@ -51,6 +51,7 @@ from tables.algebra.relations import (
 )
 from tables.algebra.relations import Source as Input
 from tables.algebra.times import TimeFacts, times_of, window_start
+from tables.algebra.value_kinds import is_exact, kind_of
 from tables.declare.declaration_files import DeclarationFile
 from tables.declare.refusals.refused_keys import KEY_OF_ONE_ROW, MISSING, OTHER_COLUMN, OTHER_GROUPS, OTHER_SCOPE
 from tables.declare.refusals.refused_names import NOT_RETURNED, not_returned
@@ -317,10 +318,10 @@ class _Inferring:
 
         Any column is a key of a single row; one without fractions can be compared.
         """
-        if not key:
-            return [c.name for c in self.root.columns if c.name and is_exact(c.value)][:1]
         held = {one: name for one in key if (name := self._name_of(one))}
         follows = determined(held, self.root, identities)
+        if not held and all(map(follows, key)):
+            return [c.name for c in self.root.columns if c.name and is_exact(c.value)][:1]
         return list(dict.fromkeys(held.values())) if all(one in held or follows(one) for one in key) else []
 
     def _name_of(self, value: Expr) -> str | None:
@@ -340,7 +341,7 @@ class _Inferring:
             what = "a join can give several rows for one of each input"
             return what if isinstance(made_by, Join) else f"a {made_by.kind} can give several rows of one key"
         lost = [one for one in found[0] if self._name_of(one) is None]
-        if not found[0]:
+        if not all(found):
             return _ONE_ROW
         if isinstance(made_by, Group):
             by = [one for one, shown in zip(made_by.by, made_by.shown, strict=True) if shown in lost]

@@ -18,6 +18,7 @@ from infra.errors import BadDeclaration
 from infra.sql.names import SPARK
 from tables.algebra.expression_sql import PLAIN_TYPES
 from tables.algebra.plan_mistakes import ELSEWHERE, PIVOT
+from tables.algebra.reading.pivots import pivot, unpivot
 from tables.algebra.reading.plan_builder import (
     NotUnderstood,
     PlanBuilder,
@@ -256,6 +257,9 @@ class _Reader:
         below, node = self.relation(one.input), self._build.node()
         by = [self._group(expression, below, node) for expression in one.grouping_expressions]
         columns = self._each_of(one.aggregate_expressions, below, node)
+        if one.HasField("pivot"):
+            cells = [("", self._of_literal(value, [below], node)) for value in one.pivot.values]
+            return pivot(below, by, self._value(one.pivot.col, [below], node), cells, columns, self._build)
         return self._build.grouped(below, by, [*by, *columns], self._sets(one, by, below, node))
 
     def _sets(self, one: Any, by: Sequence[Named], below: Relation, node: int) -> list[frozenset[int]]:
@@ -267,6 +271,17 @@ class _Reader:
             kinds.GROUP_TYPE_CUBE: cube_sets(each),
             kinds.GROUP_TYPE_GROUPING_SETS: [frozenset(values.index(value) for value in found) for found in sets],
         }.get(one.group_type, [])
+
+    def _unpivot(self, one: Any) -> Relation:
+        below, node = self.relation(one.input), self._build.node()
+        kept = [column for each in one.ids for column in self._columns(each, below, node)]
+        gone = {column.name.lower() for column in kept}
+        rest = [column for column in below.columns if column.name.lower() not in gone]
+        if one.HasField("values"):
+            rest = [column for each in one.values.values for column in self._columns(each, below, node)]
+        if not all(column.name for column in [*kept, *rest]):
+            raise NotUnderstood("`unpivot` of columns that are not known")
+        return unpivot(below, kept, rest, (one.variable_column_name, one.value_column_name), self._build)
 
     def _group(self, expression: Any, below: Relation, node: int) -> Named:
         named = self._columns(expression, below, node)

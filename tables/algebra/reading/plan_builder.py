@@ -9,7 +9,7 @@ from dataclasses import replace
 from infra.sql.impure_functions import IMPURE
 from infra.sql.names import SPARK
 from tables.algebra.dependencies import equal_values
-from tables.algebra.keys import common_kind, lifted, operands
+from tables.algebra.keys import lifted, operands
 from tables.algebra.plan_mistakes import ELSEWHERE
 from tables.algebra.refusal import PlanMistake
 from tables.algebra.relations import (
@@ -43,6 +43,7 @@ from tables.algebra.relations import (
     parts,
 )
 from tables.algebra.spark_functions import AGGREGATES, GENERATORS, ROW, TIME_WINDOWS, WINDOW
+from tables.algebra.value_kinds import common_kind
 
 
 class NotUnderstood(Exception):

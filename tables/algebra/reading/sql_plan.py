@@ -20,6 +20,7 @@ from tables.algebra.reading.plan_builder import (
     window_name,
     windowed,
 )
+from tables.algebra.reading.sql_pivots import pivoted
 from tables.algebra.reading.sql_syntax import all_of_rows, groupings, parsed, require_read
 from tables.algebra.relations import (
     Aggregate,
@@ -41,7 +42,6 @@ from tables.algebra.relations import (
 from tables.algebra.spark_functions import TIME_WINDOWS
 
 View = Callable[[], Relation]
-
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "div", exp.DPipe: "||",
@@ -236,7 +236,10 @@ class SqlReader:
         alias = one.args.get("alias")
         if isinstance(alias, exp.TableAlias) and alias.columns:
             rows = self._named(rows, [column.name for column in alias.columns])
-        return self._build.aliased(rows, one.alias) if one.alias else rows
+        rows = self._build.aliased(rows, one.alias) if one.alias else rows
+        for pivot in one.args.get("pivots") or ():
+            rows = self._aliased(pivoted(rows, pivot, self._value, self._build), pivot)
+        return rows
 
     def _named(self, rows: Relation, names: Sequence[str]) -> Relation:
         if not rows.is_counted or len(rows.columns) != len(names):

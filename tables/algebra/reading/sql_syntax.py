@@ -31,8 +31,9 @@ _TAIL = {"with_", "with", "order", "sort", "limit", "offset"}
 _READ: dict[type[exp.Expr], set[str]] = {
     exp.Select: {*_TAIL, "from_", "from", "joins", "where", "group", "having", "distinct", "expressions", "hint"},
     exp.SetOperation: {*_TAIL, "this", "expression", "distinct", "by_name"},
-    exp.Subquery: {*_TAIL, "this", "alias"},
-    exp.Table: {"this", "db", "catalog", "alias", "joins"},
+    exp.Subquery: {*_TAIL, "this", "alias", "pivots"},
+    exp.Table: {"this", "db", "catalog", "alias", "joins", "pivots"},
+    exp.Pivot: {"expressions", "fields", "unpivot", "include_nulls", "alias", "columns", "pivot_column_naming"},
     exp.Join: {"this", "side", "kind", "method", "on", "using", "hint"},
     exp.Group: {"expressions", "all", "rollup", "cube"},
 }

@@ -196,12 +196,18 @@ def test_rows_that_are_multiplied_have_another_key(tmp_path: Path, body: str) ->
         ('sql("SELECT r.*, value > (SELECT 1) AS b FROM {r} AS r LIMIT 1 BY sensor", r=readings)', "SQL text"),
         ('sql("SELECT * FROM {r} AS r JOIN {r} AS s ON r.value IN (SELECT 1 FROM {r})", r=readings)', "a subquery"),
         ('sql("SELECT * FROM ({r} LIMIT 3)", r=readings)', "SQL text"),
-        ('sql("SELECT * FROM {readings} PIVOT (sum(value) FOR sensor IN (1))", readings=readings)', "SQL text"),
+        (
+            'sql("SELECT * FROM {r} PIVOT (sum(value) FOR (sensor, read_at) IN (1))", r=readings)',
+            "PIVOT by more than the name of a column in SQL text",
+        ),
         ('sql("SELECT * FROM {readings} TABLESAMPLE (10 PERCENT)", readings=readings)', "SAMPLE in SQL text"),
         ('sql("SELECT * FROM (FROM {readings}) TABLESAMPLE (1 ROWS)", readings=readings)', "SAMPLE in SQL text"),
-        ('sql("SELECT * FROM (FROM {r}) UNPIVOT (v FOR n IN (value))", r=readings)', "PIVOTS in SQL text"),
+        (
+            'sql("SELECT * FROM {r} UNPIVOT ((v, w) FOR n IN ((value, value)))", r=readings)',
+            "UNPIVOT of more than names of columns in SQL text",
+        ),
         ('sql("SELECT * FROM {r} WHERE value BETWEEN SYMMETRIC 2 AND 1", r=readings)', "BETWEEN in SQL text"),
-        ('readings.unpivot("sensor", ["value"], "k", "v")', "`unpivot`"),
+        ('readings.unpivot("sensor", ["value", "value"], "k", "v")', "UNPIVOT of one name twice"),
     ],
 )
 def test_what_is_not_understood_proves_nothing_and_says_what_it_was(tmp_path: Path, body: str, reason: str) -> None:
