@@ -99,6 +99,8 @@ def test_a_union_of_different_types_has_no_scope_by_them() -> None:
         (NEXT.format(RANKED % ("rank", "day")), ["shop", "day"]),
         (NEXT.format(RANKED % ("rank", "n")), None),
         (NEXT.format(RANKED % ("row_number", "n")), ["shop", "day"]),
+        (NEXT.replace("x.day, ", "").format(RANKED % ("rank", "day")), None),
+        ("SELECT n, shop, day FROM {a} UNION ALL SELECT NULL, shop, day FROM {b}", None),
         (UNITED.format(0, "shop"), ["part", "shop", "day"]),
         (UNITED.format("1", "NULL"), ["shop", "day"]),
         (UNITED.format("kind", "NULL"), ["shop", "day"]),
