@@ -251,8 +251,8 @@ WITH_SPARK: Mapping[str, Mistake] = {
             rows='readings.select("sensor", F.col("read_at").cast("string").alias("at"))',
             parameters='primary_key=["sensor", "at"], event_time="at", recompute_by=["sensor"]',
         ),
-        "event_time='at' is a string; expected a timestamp or a date.",
-        'F.to_timestamp("at")',
+        "event_time='at' is a string: expected a timestamp or a date.",
+        "F.to_timestamp('at')",
     ),
     "a newest row among rows with maps": Mistake(
         a_table(
@@ -260,11 +260,11 @@ WITH_SPARK: Mapping[str, Mistake] = {
             parameters='primary_key=["sensor"], sequence_by=["read_at"]',
         ),
         "sequence_by compares all columns, and by_name holds a map: a map has no order",
-        'F.to_json("by_name")',
+        "F.to_json('by_name')",
     ),
     "an error of a value that is no number": Mistake(
         a_table(
-            rows='readings.groupBy("sensor").agg(F.hll_sketch_agg("value").alias("values"))',
+            rows='readings.groupBy("sensor").agg(F.hll_sketch_agg("sensor").alias("values"))',
             parameters='tolerances={"values": 0.02}',
         ),
         "tolerances names values, which is a binary; expected a number",
@@ -311,7 +311,7 @@ WITH_SPARK: Mapping[str, Mistake] = {
     "an array of nothing": Mistake(
         a_table(rows='readings.withColumn("none", F.array())', parameters=BY_TIME),
         "none is or holds a value of the type void",
-        'for an array .cast("array<string>")',
+        'an array by .cast("array<string>")',
     ),
     "a key that the function does not return": Mistake(
         a_table(
