@@ -385,7 +385,7 @@ class Refresher:
             return one_of_each_key(rows, self.table, self._strategy), read
         # Of a key that has closed rows one of these stays. The open ones say when a scope has to be looked at again.
         rows = one_of_each_key(
-            rows.withColumn(_CLOSED, scope_filter.is_closed), self.table, self._strategy, closed=_CLOSED
+            rows.withColumn(_CLOSED, scope_filter.is_closed(rows)), self.table, self._strategy, closed=_CLOSED
         )
         return rows.drop(_CLOSED), read
 

@@ -97,16 +97,15 @@ class ScopeFilter:
         rows = frame.where(self.condition("closed").sql(SPARK, self.schema))
         return rows if self._is_everything else self._within(rows, self._valued, self.table.event_time, 0, self.schema)
 
-    @property
-    def is_closed(self) -> SparkColumn:
-        """Whether a row of the table is closed: one without a closing time is not."""
+    def is_closed(self, rows: DataFrame) -> SparkColumn:
+        """Whether a row of these, live or recomputed, is closed: one without a closing time is not."""
         from pyspark.sql import functions as F
 
-        return F.coalesce(F.expr(self.closing("closed").sql(SPARK, self.schema)), F.lit(False))
+        return F.coalesce(F.expr(self.closing("closed").sql(SPARK, _schema(rows))), F.lit(False))
 
     def without_open(self, rows: DataFrame, live: DataFrame) -> DataFrame:
         """Removes rows of keys with an open live row, since such keys belong to the stream."""
-        return matching(rows, live.where(~self.is_closed), self.table.primary_key, "ANTI")
+        return matching(rows, live.where(~self.is_closed(live)), self.table.primary_key, "ANTI")
 
     def exact_join(self, open_rows: str | None = None) -> str:
         """Writes DuckDB's clauses that keep the table's `rows`, live or recomputed, in `scopes`.
@@ -285,11 +284,15 @@ def _are_listed(values: Collection[Any]) -> bool:
 def _types(frame: DataFrame, by: Mapping[int, Expr]) -> dict[int, pa.DataType | None]:
     """Returns the type of each value in the rows of a frame, by its number."""
     from pyspark.sql import functions as F
+
+    schema = _schema(frame.select(*(F.expr(written_by(SPARK, one) or "").alias(f"_k{n}") for n, one in by.items())))
+    return {n: schema.field(f"_k{n}").type for n in by}
+
+
+def _schema(frame: DataFrame) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    selected = frame.select(*(F.expr(written_by(SPARK, one) or "").alias(f"_k{n}") for n, one in by.items()))
-    schema = to_arrow_schema(selected.schema, timezone="UTC")
-    return {n: schema.field(f"_k{n}").type for n in by}
+    return to_arrow_schema(frame.schema, timezone="UTC")
 
 
 def _columns_of(schema: pa.Schema, by: Mapping[int, Expr]) -> dict[int, pa.DataType | None]:
