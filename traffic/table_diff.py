@@ -54,8 +54,8 @@ def compare(
         expected: exact, even if the live table is not.
         live: columns whose names begin with `_` are the platform's own and are left out.
         key: columns that identify a row; rows of a repeated key are paired in order.
-        approximate: column -> the share of the greater value by which it may differ; one of an infinite share, such as
-            a sketch, is left out of both tables.
+        approximate: column -> the share of the greater value by which it may differ, 0: not at all; one of an infinite
+            share, such as a sketch, is left out of both tables.
 
     Raises:
         SchemaMismatch: the columns or their types differ.
@@ -112,7 +112,7 @@ def _differs(column: str, kind: str, share: float | None) -> str:
     e, l = f"e.{DUCKDB.name(column)}", f"l.{DUCKDB.name(column)}"  # noqa: E741 - as in the query
     different = f"{e} IS DISTINCT FROM {l}"
     is_float = kind in ("DOUBLE", "FLOAT")
-    if share is None and not is_float:
+    if not share and not is_float:
         return different
     near = f"abs({e} - {l}) <= {TOLERANCE if share is None else share} * greatest(abs({e}), abs({l}))"
     if is_float:

@@ -27,6 +27,10 @@ _WORDS = {
 """Operators without an example, or whose example has no place for a column."""
 _FRAMES = ("PARTITION BY k", "PARTITION BY k ORDER BY id", "PARTITION BY k ORDER BY {x}")
 
+_SIZED = {"array_insert", "array_repeat", "format_number", "lpad", "repeat", "rpad", "sequence", "space"}
+_LARGE = {"int", "bigint", "float", "double", "decimal", "wide"}
+"""Types with numbers that are no size of a result: the JVM would end for want of memory."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -112,7 +116,8 @@ def resolved(spark: SparkSession, rows: DataFrame, types: Mapping[str, str], wan
     rows.createOrReplaceTempView("shapes")
     shapes = []
     for function, kind, sql in wanted:
-        texts = {name: sql.format(x=column) for name, column in types.items()} if "{x}" in sql else {"": sql}
+        of_types = {n: column for n, column in types.items() if function not in _SIZED or n not in _LARGE}
+        texts = {name: sql.format(x=column) for name, column in of_types.items()} if "{x}" in sql else {"": sql}
         are_resolved = _are_resolved(spark, kind, list(texts.values()))
         pairs = zip(texts.items(), are_resolved, strict=True)
         shapes += [Shape(function, name, kind, text) for (name, text), is_resolved in pairs if is_resolved]

@@ -184,6 +184,12 @@ def test_an_approximate_column_may_differ_within_its_error() -> None:
     assert compare(one, table(k=[1, 2], n=[1_000, 1]), ["k"], {"n": 0.02}).changed == 1
 
 
+def test_a_value_that_is_no_number_has_no_distance() -> None:
+    one, other = table(k=[1, 2], most=[["a", "b"], []]), table(k=[1, 2], most=[["b", "a"], []])
+    assert compare(one, one, ["k"], {"most": 0}).equal
+    assert compare(one, other, ["k"], {"most": 0}).changed == 1
+
+
 def test_columns_of_the_platforms_own_are_left_out() -> None:
     assert compare(table(k=[1], x=[1]), table(k=[1], _offset=[7], x=[1]), ["k"]).equal
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,6 +21,9 @@ from tests.rewrites import rollback_decoded
 from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 pytestmark = pytest.mark.spark
 
 TOPIC = "plant.readings"
@@ -32,6 +36,40 @@ from tables import F, table
 def peaks(hours):
     return hours.groupBy("sensor").agg(F.max("total").alias("total"))
 '''
+GREATEST = '''\
+"""The greatest reading of each sensor."""
+from tables import F, Window, table
+
+
+@table(primary_key=["sensor"], recompute_by=["sensor"])
+def greatest(readings):
+    by = Window.partitionBy("sensor").orderBy(F.desc("value"))
+    return readings.withColumn("nth", F.row_number().over(by)).where("nth = 1").drop("nth")
+'''
+VALUES = '''\
+"""The readings, one of each value of a sensor."""
+from tables import table
+
+
+@table(primary_key=["sensor", "value"], recompute_by=["sensor"])
+def values(readings):
+    return readings.where("value IS NOT NULL")
+'''
+SPREADS = '''\
+"""How far the values of each sensor are apart."""
+from tables import F, table
+
+
+@table(primary_key=["sensor"], recompute_by=["sensor"])
+def spreads(readings):
+    return readings.groupBy("sensor").agg(F.stddev("value").alias("spread"))
+'''
+UNPROVED = {"greatest": GREATEST, "values": VALUES, "spreads": SPREADS}
+PROVED = {
+    "greatest": edited(GREATEST, 'F.desc("value")', 'F.desc("value"), "read_at"'),
+    "values": edited(VALUES, "recompute_by", 'sequence_by=["read_at"], recompute_by'),
+    "spreads": edited(SPREADS, "recompute_by", 'tolerances={"spread": 1e-9}, recompute_by'),
+}
 FILES = {"hours": HOURS, "days": DAYS_FILE}
 CHANGES = {
     "threshold": {"hours": edited(HOURS, "value < 100", "value < 3")},
@@ -229,6 +267,37 @@ def test_a_publication_that_was_cut_short_also_computes_later_rows(
     publish_plan(platform, plan.id, "ada")
     rows = {(r["sensor"], r["hour"]): r["total"] for r in old.rows("plant.hours").to_pylist()}
     assert (rows["b", hour(2)], rows["a", hour(10)], rows["b", hour(11)]) == (6.0, 2.0, 8.0)
+
+
+def test_a_live_table_gets_the_parameter_that_it_lacks_without_a_row(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    older = replace(plant(tmp_path / "then", **UNPROVED), unproved={})
+    world = World(spark, settings, "plant", older)
+    world.append({TOPIC: [reading("a", 1, 1.0), reading("a", 2, 3.0), reading("b", 3, 2.0)]})
+    world.maintain(UNPROVED)
+    platform = Platform(spark, world.lake, plant(tmp_path / "now", **PROVED))
+    assert platform.registry.unproved == {}
+    plan = planned(platform)
+    changes = {c.table: (c.inserted, c.deleted, c.updated) for c in plan.changes}
+    assert changes == {"plant.greatest": (0, 0, 0), "plant.values": (0, 0, 0)}, "tolerances need no plan"
+    assert plan.compared == 5
+    publish_plan(platform, plan.id, "ada")
+    assert list(code_changes(platform.lake, platform.registry, ["plant"])) == []
+    world = replace(world, registry=platform.registry)
+    world.append({TOPIC: [reading("a", 4, 5.0), reading("a", 5, 5.0)]})
+    world.maintain(UNPROVED)
+    found = {
+        name: {(r["sensor"], r["value"], r["read_at"]) for r in world.rows(f"plant.{name}").to_pylist()}
+        for name in ("greatest", "values")
+    }
+    b = ("b", 2.0, hour(3))
+    assert found == {
+        "greatest": {("a", 5.0, hour(4)), b},
+        "values": {("a", 1.0, hour(1)), ("a", 3.0, hour(2)), ("a", 5.0, hour(5)), b},
+    }
+    spreads = {r["sensor"]: r["spread"] for r in world.rows("plant.spreads").to_pylist()}
+    assert spreads == {"a": pytest.approx(3.6667**0.5, rel=1e-4), "b": None}, "the variance of 1, 3, 5 and 5"
 
 
 def killed(*_: object, **__: object) -> None:
