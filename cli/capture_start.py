@@ -1,4 +1,4 @@
-"""Starts what captures tables of a database, and says how it is; only where a topic is declared for one."""
+"""Starts the capture of tables of a database, if a topic is declared for one."""
 
 from __future__ import annotations
 

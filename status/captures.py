@@ -74,7 +74,7 @@ def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
 
 
 def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
-    """Slots that no topic of any domain declares; none where no domain that runs captures a table."""
+    """Returns the slots that no topic of any domain declares; none if no domain that runs captures a table."""
     from infra.capture.debezium_connector import undeclared_slots
     from tables.declare.captured_topic import captures
     from tables.declare.registry import load

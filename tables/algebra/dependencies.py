@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tables.algebra.keys import is_cut, is_equality, is_time_window, lifted, operands
 from tables.algebra.relations import (
@@ -134,21 +134,26 @@ def read_twice(root: Relation) -> str:
 
 def lineage(root: Relation) -> dict[str, list[tuple[str, str]]]:
     """Maps each column to the input columns from which its value is computed, without conditions and groups."""
-    made_of: dict[str, list[tuple[str, str]]] = {}
-    merged = {one.node: one for one in relations(root) if isinstance(one, Union)}
+    parts_of = through_unions(root)
+    return {
+        column.name: list(dict.fromkeys((p.source, p.name) for p in parts_of(column.value) if isinstance(p, Column)))
+        for column in root.columns
+        if column.name
+    }
 
-    def leaves(value: Expr) -> Iterable[tuple[str, str]]:
+
+def through_unions(root: Relation) -> Callable[[Expr], Iterator[Expr]]:
+    """Returns what yields the parts of a value of a relation; a union's column has the parts of each input's value."""
+    unions = {one.node: one for one in relations(root) if isinstance(one, Union)}
+
+    def parts_of(value: Expr) -> Iterator[Expr]:
         for part in parts(value):
-            if isinstance(part, Column):
-                yield part.source, part.name
-            elif isinstance(part, Merged):
-                for values in merged[part.node].values:
-                    yield from leaves(values[part.place])
+            yield part
+            if isinstance(part, Merged):
+                for values in unions[part.node].values:
+                    yield from parts_of(values[part.place])
 
-    for column in root.columns:
-        if column.name:
-            made_of[column.name] = list(dict.fromkeys(leaves(column.value)))
-    return made_of
+    return parts_of
 
 
 def by_source(root: Relation, scope: Scope) -> dict[str, Expr]:
@@ -156,7 +161,7 @@ def by_source(root: Relation, scope: Scope) -> dict[str, Expr]:
     mentions = sources(root)
     found: dict[str, Expr] = {}
     for name in dict.fromkeys(one.name for one in mentions):
-        values = {_unmentioned(scope[one.mention]) if one.mention in scope else None for one in mentions
+        values = {unmentioned(scope[one.mention]) if one.mention in scope else None for one in mentions
                   if one.name == name}  # fmt: skip
         value = values.pop()
         if not values and value is not None:
@@ -296,5 +301,6 @@ def _is_composed(value: Expr, of: Sequence[Expr]) -> bool:
     return isinstance(value, Call) and value.function in ROW and all(_is_composed(one, of) for one in value.arguments)
 
 
-def _unmentioned(value: Expr) -> Expr:
+def unmentioned(value: Expr) -> Expr:
+    """Returns a value of the columns of inputs by their names alone."""
     return mapped(value, lambda part: Column(part.source, part.name) if isinstance(part, Column) else None)

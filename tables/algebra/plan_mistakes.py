@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from infra.errors import nearest
 from infra.sql.impure_functions import is_impure
-from tables.algebra.dependencies import read_twice
+from tables.algebra.dependencies import read_twice, through_unions
 from tables.algebra.keys import is_time_window
 from tables.algebra.order_rules import aggregates_of
 from tables.algebra.refusal import RULES, Identities, PlanMistake, Refusal, Subject
@@ -21,11 +21,9 @@ from tables.algebra.relations import (
     Join,
     Limit,
     Literal,
-    Merged,
     Missing,
     Project,
     Relation,
-    Union,
     Unknown,
     Windowed,
     parts,
@@ -246,19 +244,11 @@ INEXACT_RESULT = Refusal(
 
 
 def _inexact_results(root: Relation, tolerances: Collection[str]) -> Iterator[Mapping[str, str]]:
-    unions = {one.node: one for one in relations(root) if isinstance(one, Union)}
-
-    def inexact(value: Expr) -> Iterator[str]:
-        for part in parts(value):
-            if isinstance(part, Aggregate | Windowed) and part.function in INEXACT:
-                yield part.function
-            elif isinstance(part, Merged):
-                for values in unions[part.node].values:
-                    yield from inexact(values[part.place])
-
+    parts_of = through_unions(root)
     for column in root.columns:
         name = column.name or "COLUMN"
-        if name not in tolerances and (function := next(inexact(column.value), None)):
+        made = (part.function for part in parts_of(column.value) if isinstance(part, Aggregate | Windowed))
+        if name not in tolerances and (function := next((one for one in made if one in INEXACT), None)):
             yield {"column": name, "function": function}
 
 

@@ -119,9 +119,10 @@ def read_declaration(path: Path) -> Topic | DeclarationFile:
             lambda: _check_heavy_imports(tree),
             lambda: _require_unbound(expected[0]),
         )
-        code, vouched = read_origin(module, tree, "TOPIC"), ()
         if isinstance(expected[0], Draft):
             code, vouched = read_code(expected[0].derive), expected[0].given.get("pure", ())
+        else:
+            code, vouched = read_origin(module, tree, "TOPIC"), ()
         mistakes += [*code.unwritten, *purity_mistakes(code.uses, vouched, path)]
         binding: dict[str, Any] = {"domain": path.parent.name, "name": path.stem, "description": description}
         if isinstance(expected[0], Draft):

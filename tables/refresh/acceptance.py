@@ -175,15 +175,15 @@ def live_unproved(lake: Lake, registry: Registry) -> dict[str, str]:
     return {
         name: f"{name} goes on, but a new table like it is refused: {what.rstrip('.')}; {hint[:1].lower()}{hint[1:]}"
         for name, fault in registry.unproved.items()
-        if lake.exists(name) and is_accepted(lake, registry.tables[name], registry)
+        if _goes_on(lake, registry.tables[name], registry)
         for what, hint in [(fault.message.partition(": ")[2], fault.hint or "correct it.")]
     }
 
 
 def refused(lake: Lake, registry: Registry) -> dict[str, BadDeclaration]:
     """Finds what is left out, and why: what cannot be loaded, and new code that is not known to give one result."""
-    live = live_unproved(lake, registry)
-    return {**registry.faults, **{name: fault for name, fault in registry.unproved.items() if name not in live}}
+    new = {n: fault for n, fault in registry.unproved.items() if not _goes_on(lake, registry.tables[n], registry)}
+    return {**registry.faults, **new}
 
 
 def require_proved(lake: Lake, table: Table, registry: Registry) -> None:
@@ -192,8 +192,14 @@ def require_proved(lake: Lake, table: Table, registry: Registry) -> None:
     Raises:
         Unproved: names what to declare.
     """
-    if fault := refused(lake, registry).get(table.full_name):
+    fault = registry.unproved.get(table.full_name)
+    if fault and not _goes_on(lake, table, registry):
         raise fault
+
+
+def _goes_on(lake: Lake, table: Table, registry: Registry) -> bool:
+    """Whether the lake has rows of the table that are of its code."""
+    return lake.exists(table.full_name) and is_accepted(lake, table, registry)
 
 
 def require_one_definition(lake: Lake, table: Table, registry: Registry, at: DeltaTable | None = None) -> None:

@@ -64,7 +64,7 @@ def difference(
     columns += [f"{by.name('l', c)} AS {by.name(BEFORE + c)}" for c in others]
     rows = run_sql(
         f"SELECT * FROM (SELECT {', '.join(columns)} FROM (SELECT *, true AS _in FROM should) s "
-        f"FULL OUTER JOIN (SELECT *, true AS _was FROM live) l ON {_same(by, key, 's', 'l')}) "
+        f"FULL OUTER JOIN (SELECT *, true AS _was FROM live) l ON {same_key(by, key, 's', 'l')}) "
         f"WHERE {CHANGE} IS NOT NULL",
         should=cast_like(should, live),
         live=live,
@@ -77,12 +77,13 @@ def difference(
 
 def matching(rows: R, others: Rows, key: Sequence[str], how: Literal["SEMI", "ANTI"]) -> R:
     """Filters rows to those whose key others have (`SEMI`) or lack (`ANTI`); nulls in a key are equal."""
-    same = _same(dialect_of(rows, others), key, "r", "o")
+    same = same_key(dialect_of(rows, others), key, "r", "o")
     joined: Rows = run_sql(f"SELECT r.* FROM rows r {how} JOIN others o ON {same}", rows=rows, others=others)
     return cast("R", joined.cast(rows.schema) if are_here(joined) and are_here(rows) else joined)
 
 
-def _same(by: Dialect, key: Sequence[str], one: str, other: str) -> str:
+def same_key(by: Dialect, key: Sequence[str], one: str, other: str) -> str:
+    """Writes that rows of two relations, by their names, have the same key; nulls of a key are equal."""
     return " AND ".join(f"{by.name(one, c)} IS NOT DISTINCT FROM {by.name(other, c)}" for c in key)
 
 

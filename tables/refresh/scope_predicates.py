@@ -16,7 +16,7 @@ from tables.algebra.relations import Column, Expr
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.condition import Condition, written_by
-from tables.refresh.row_diff import matching
+from tables.refresh.row_diff import matching, same_key
 from tables.refresh.scope import Scope, coalesce, merged
 from tables.refresh.scope_expressions import is_total
 
@@ -118,8 +118,7 @@ class ScopeFilter:
         if not self._is_everything:
             clauses = f"SEMI JOIN scopes ON {self._match(DUCKDB, self._valued, self.table.event_time)} {clauses}"
         if open_rows:
-            pairs = ((DUCKDB.name("rows", c), DUCKDB.name(open_rows, c)) for c in self.table.primary_key)
-            same = " AND ".join(f"{one} IS NOT DISTINCT FROM {other}" for one, other in pairs)
+            same = same_key(DUCKDB, self.table.primary_key, "rows", open_rows)
             clauses += f" AND NOT EXISTS (SELECT 1 FROM {DUCKDB.name(open_rows)} WHERE {same})"
         return clauses
 

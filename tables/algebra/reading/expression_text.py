@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from tables.algebra.dependencies import unmentioned
 from tables.algebra.expression_sql import ROW, column_of, sql_of
 from tables.algebra.reading.plan_builder import NotUnderstood, PlanBuilder
-from tables.algebra.relations import Column, Expr, mapped
+from tables.algebra.relations import Expr
 
 
 @lru_cache(1_000)
@@ -21,8 +22,7 @@ def value_of(written: str) -> Expr:
     from tables.algebra.reading.sql_plan import SqlReader  # with sqlglot
 
     builder = PlanBuilder({ROW: None})
-    value = SqlReader(builder, {}).value(written, [builder.source(ROW)], builder.node())
-    return mapped(value, lambda part: column_of(part.name) if isinstance(part, Column) else None)
+    return unmentioned(SqlReader(builder, {}).value(written, [builder.source(ROW)], builder.node()))
 
 
 def fault_of(written: str) -> str:
