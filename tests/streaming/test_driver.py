@@ -153,7 +153,7 @@ def test_a_mistake_that_only_the_analysis_finds_keeps_a_table_out(
 ) -> None:
     faults = ensure_domain(spark, Lake(settings), plant(tmp_path, years=TEXT_TIME), "plant")
     assert {name: fault.message for name, fault in faults.items()} == {
-        "plant.years": "tables/plant/years.py: event_time='year' is a string; expected a timestamp or a date."
+        "plant.years": "tables/plant/years.py: event_time='year' is a string: expected a timestamp or a date."
     }
 
 
