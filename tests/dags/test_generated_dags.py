@@ -330,6 +330,22 @@ def test_a_fault_is_one_clear_import_error_next_to_the_dags(two_domains: Path, m
     assert len(bag.dags) == 2 * len(dags_of("flights")) - fallen
 
 
+def test_a_new_table_whose_code_is_not_proved_is_an_import_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    unordered = edited(TABLE_FILE, "    return readings", '    return readings.dropDuplicates(["sensor"])')
+    files = {"plant/readings.py": TOPIC_FILE, "plant/first.py": edited(unordered, "latest", "first")}
+    declared = load(written(tmp_path / "tables", files))
+    assert (list(declared.faults), list(declared.unproved)) == ([], ["plant.first"])
+    monkeypatch.setattr("tables.declare.registry.load", lambda: declared)
+    monkeypatch.setenv("TWOFOLD_HOME", str(tmp_path / "home"))
+    [error] = DagBag(str(ROOT / "dags"), safe_mode=True).import_errors.values()
+    assert "Unproved: " in error
+    assert "plant/first.py" in error
+
+
 def test_all_domains_are_loaded_when_none_has_a_fault(two_domains: Path) -> None:
     registry = load(two_domains)
     assert (registry.domains, registry.faults) == (("flights", "trains"), {})
