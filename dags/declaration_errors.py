@@ -1,7 +1,7 @@
 """Shows the faults of declarations, and of the DAGs made from them, as the import error of this file.
 
 Airflow takes every DAG of a file with an import error out of service. This file has no DAGs, so `generate_dags.py` can
-still serve the tables without a fault. A table whose code is not known to give one result is named while it has no rows.
+serve the other tables. A table whose code is not known to give one result is shown while it has no rows.
 """
 
 from __future__ import annotations

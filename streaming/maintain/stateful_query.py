@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("twofold.maintain")
+_MOST_PARTITIONS = 2**31 - 1
 
 
 class Maintain(TableStream):
@@ -206,7 +207,9 @@ class Maintain(TableStream):
             if are_here(rows):
                 require_closing(self.table, rows)
                 return self._upsert(rows, batch, info, **how)
-        frame = frame.persist()
+        # Spark may claim an order by a column that these rows lack, and then cannot read them from its cache. Coalesced
+        # into more partitions than there are, no row is moved and no order is claimed.
+        frame = frame.coalesce(_MOST_PARTITIONS).persist()
         try:
             return self._upsert(frame, batch, info, **how) if frame.count() else Written()
         finally:

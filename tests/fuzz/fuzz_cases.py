@@ -101,11 +101,13 @@ class Schedule:
         cuts: minutes at which micro-batches of ingest end.
         restarts: micro-batches after which the streams take in what is there and stop.
         reconciles: in any order.
+        small_rows: the setting in these restarts and reconciles, not at the end; 0: Spark alone refreshes tables.
     """
 
     cuts: tuple[int, ...]
     restarts: frozenset[int]
     reconciles: tuple[Reconciling, ...]
+    small_rows: int = 50_000
 
     def parts(self, log: Sequence[Sent]) -> Iterator[Mapping[str, list[bytes]]]:
         """Micro-batches: the values of each topic."""
@@ -155,10 +157,12 @@ reconciles = st.builds(
 )
 
 
-def scheduled(cut: st.SearchStrategy[int], restarts: st.SearchStrategy[frozenset[int]]) -> st.SearchStrategy[Schedule]:
+def scheduled(
+    cut: st.SearchStrategy[int], restarts: st.SearchStrategy[frozenset[int]], *, small_rows: int = 50_000
+) -> st.SearchStrategy[Schedule]:
     """Schedules with four or five cuts, and one or two moments of reconciling."""
     return st.builds(
-        lambda cuts, restarts, reconciles: Schedule(tuple(sorted(cuts)), restarts, tuple(reconciles)),
+        lambda cuts, restarts, reconciles: Schedule(tuple(sorted(cuts)), restarts, tuple(reconciles), small_rows),
         st.lists(cut, min_size=4, max_size=5, unique=True),
         restarts,
         st.lists(reconciles, min_size=1, max_size=2),

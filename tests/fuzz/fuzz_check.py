@@ -84,14 +84,15 @@ def run(
     log = subject.log_of(cases)
     with tempfile.TemporaryDirectory() as home:
         world = begun(spark, Settings(home=Path(home)), subject)
+        meanwhile = replace(world, settings=replace(world.settings, small_rows=schedule.small_rows))
         names = list(tables) or [t.full_name for t in subject.registry.in_order(subject.domain)]
         unexplained: list[str] = []
         for number, part in enumerate(schedule.parts(log)):
             world.append(part)
             if number in schedule.restarts:
-                world.maintain(names)
+                meanwhile.maintain(names)
             for reconciling in (r for r in schedule.reconciles if r.after == number):
-                unexplained += _reconcile(world, reconciling, names)
+                unexplained += _reconcile(meanwhile, reconciling, names)
         verdict = ended(world, cases, tables, subject)
         verdict.faults += unexplained
     return verdict

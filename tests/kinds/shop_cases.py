@@ -288,6 +288,7 @@ def _once(events: Sequence[CartEvent]) -> list[CartEvent]:
 schedules = scheduled(
     st.one_of(st.integers(20, 150), st.integers(150, 3_000)),
     st.builds(lambda first, more: more | {first}, st.integers(0, 1), st.frozensets(st.integers(2, 4), max_size=1)),
+    small_rows=0,
 )
 
 
