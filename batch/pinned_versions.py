@@ -28,9 +28,9 @@ from tables.declare.topic import Topic
 from tables.refresh.acceptance import definition
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform
-from tables.refresh.refresh import Refresher, everything
+from tables.refresh.refresh import Refresher
 from tables.refresh.rewound import next_versions, read_by_others
-from tables.refresh.scope import Scope, merged, scope_of_row, scopes_of, whole
+from tables.refresh.scope import Scope, everything, merged, scope_of_row, scopes_of, whole
 from tables.refresh.scope_expressions import with_scope_values
 from tables.refresh.streaming_checkpoint import Checkpoint
 

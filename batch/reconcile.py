@@ -23,9 +23,8 @@ from infra.spark.spark_client import failing_alone
 from tables.declare.table import Table
 from tables.refresh.acceptance import require_one_definition
 from tables.refresh.open_platform import Platform, opened
-from tables.refresh.refresh import everything
 from tables.refresh.row_diff import differences_of
-from tables.refresh.scope import Scope, merged, scope_of_row
+from tables.refresh.scope import Scope, everything, merged, scope_of_row
 
 if TYPE_CHECKING:
     from infra.settings import Settings

@@ -36,9 +36,8 @@ from tables.declare.topic import Topic
 from tables.refresh.acceptance import require_one_definition
 from tables.refresh.events.lost_offsets import gaps
 from tables.refresh.open_platform import Platform, opened
-from tables.refresh.refresh import everything
 from tables.refresh.row_diff import differences_of
-from tables.refresh.scope import Scope
+from tables.refresh.scope import Scope, everything
 from tables.refresh.target import Target
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.acceptance import STREAM
 from tables.refresh.events.ingested_offsets import APPENDED_MS
-from tables.refresh.refresh import Refresher, everything
+from tables.refresh.refresh import Refresher
 from tables.refresh.rewound import next_versions
-from tables.refresh.scope import Scope, alike, hull, merged, scopes_of
+from tables.refresh.scope import Scope, alike, everything, hull, merged, scopes_of
 from tables.refresh.scope_expressions import with_scope_values
 from tables.refresh.streaming_checkpoint import Position
 

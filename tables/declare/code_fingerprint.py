@@ -111,8 +111,9 @@ class Code:
         return self.lines
 
 
+@functools.lru_cache(maxsize=1_000)
 def read_code(function: Callable[..., object]) -> Code:
-    """Follows all code that a function reaches, once for its fingerprint and for what it uses."""
+    """Follows all code that a function reaches, once in a process, for its fingerprint and for what it uses."""
     reader = _Reader()
     try:
         lines = tuple(reader.read(function))

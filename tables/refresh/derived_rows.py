@@ -88,6 +88,12 @@ def input_of(source: Topic | Table, frame: DataFrame, table: Table, strategy: St
     return payload(frame, source, table)
 
 
+def few_of(source: Topic | Table, rows: DataFrame, table: Table) -> DataFrame:
+    """Prepares few rows of one input, each record once already, for the table's function."""
+    rows = rows.coalesce(1)  # of one partition, Spark needs no shuffle to bring equal keys together
+    return payload(rows, source, table) if isinstance(source, Topic) else rows
+
+
 def repeats_agree_in(topic: Topic, table: Table) -> list[str]:
     """Returns the columns in which a repeated record equals the first one, those of `recompute_by` included.
 

@@ -29,6 +29,7 @@ from infra.rows.sizes import (
     is_small,
     most_rows,
 )
+from infra.spark.plan_template import PlanTemplate, has_jvm
 from infra.spark.spark_session import tune_for_batch_size
 from infra.sql.names import DATAFUSION, DUCKDB, SPARK
 from tables.declare.metadata_columns import OFFSET, PARTITION
@@ -39,14 +40,14 @@ from tables.refresh.acceptance import code_facts, require_one_definition
 from tables.refresh.derived_rows import (
     declared_columns,
     derive,
+    few_of,
     first_of_each,
     greatest_by,
     input_of,
     one_of_each_key,
-    payload,
     repeats_agree_in,
 )
-from tables.refresh.scope import Scope, merged, whole
+from tables.refresh.scope import Scope, everything, merged, whole
 from tables.refresh.scope_predicates import ScopeFilter, with_held_values
 from tables.refresh.target import Target
 
@@ -65,12 +66,13 @@ class _Input:
     """The rows of one input that are read.
 
     Attributes:
+        data: in this process as they are stored; a frame is as the table's function takes it.
         rows: at most so many, None if that is not known.
         size: bytes in memory of those rows, at a guess if Spark reads them.
         is_near: none of them is further than the depends_within from a scope.
     """
 
-    frame: DataFrame
+    data: Rows
     rows: int | None
     size: int
     is_near: bool
@@ -106,6 +108,7 @@ class Refresher:
         self._closings: Mapping[Scope, int] = {}
         self._most_held: int | None = None
         self._is_undated = False
+        self._analyzed: tuple[Sequence[pa.Schema], PlanTemplate] | None = None
         self._inputs: dict[str, OpenTable] = {}
         self._open: dict[str, DeltaTable] = {}
 
@@ -376,11 +379,19 @@ class Refresher:
         The session plans its next queries for as many rows.
         """
         scope_filter = self._wanted(scopes)
-        read = [self._input(declaration, scope_filter) for declaration in self.registry.upstream(self.table)]
+        sources = self.registry.upstream(self.table)
+        read = [self._input(source, scope_filter) for source in sources]
         frames = [one.rows for one in read if one.rows is not None]
         few = len(frames) == len(read) and is_small(self.lake.settings, sum(frames))
         tune_for_batch_size(self.spark, few=few)
-        rows = derive(self.table, {name: one.frame for name, one in zip(self.table.inputs, read, strict=True)})
+        held = [one.data for one in read if are_here(one.data)]
+        if len(held) == len(read) and not scope_filter.leaves_open_rows and has_jvm(self.spark):
+            return self._template([rows.schema for rows in held]).over(held), read
+        inputs = {
+            name: few_of(source, in_spark(self.spark, one.data), self.table) if are_here(one.data) else one.data
+            for name, source, one in zip(self.table.inputs, sources, read, strict=True)
+        }
+        rows = derive(self.table, inputs)
         if not scope_filter.leaves_open_rows:
             return one_of_each_key(rows, self.table, self._strategy), read
         # Of a key that has closed rows one of these stays. The open ones say when a scope has to be looked at again.
@@ -388,6 +399,18 @@ class Refresher:
             rows.withColumn(_CLOSED, scope_filter.is_closed(rows)), self.table, self._strategy, closed=_CLOSED
         )
         return rows.drop(_CLOSED), read
+
+    def _template(self, schemas: Sequence[pa.Schema]) -> PlanTemplate:
+        """Returns the rows of the table's function, one of each key, as a query over inputs of these schemas."""
+        if self._analyzed is None or self._analyzed[0] != schemas:
+
+            def build(frames: Sequence[DataFrame]) -> DataFrame:
+                named = zip(self.table.inputs, self.registry.upstream(self.table), frames, strict=True)
+                inputs = {name: few_of(source, frame, self.table) for name, source, frame in named}
+                return one_of_each_key(derive(self.table, inputs), self.table, self._strategy)
+
+            self._analyzed = schemas, PlanTemplate(self.spark, schemas, build)
+        return self._analyzed[1]
 
     def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> _Input:
         table = self.opened(declaration.full_name)
@@ -399,11 +422,7 @@ class Refresher:
             frame = wanted.inputs(files.frame(self.spark), declaration, schema, each=many)
             frame = input_of(declaration, frame, self.table, self._strategy)
             return _Input(frame, files.rows, COMPRESSED * files.size, is_near=False)
-        # In one partition, of which Spark needs no shuffle to bring equal keys together.
-        frame = in_spark(self.spark, few).coalesce(1)
-        if isinstance(declaration, Topic):
-            frame = payload(frame, declaration, self.table)
-        return _Input(frame, len(few), few.nbytes, is_near=wanted.is_near(declaration))
+        return _Input(few, len(few), few.nbytes, is_near=wanted.is_near(declaration))
 
     def _few(self, files: PrunedFiles, declaration: Topic | Table, wanted: ScopeFilter) -> pa.Table | None:
         """Reads the rows of an input that matter into this process, each once, if that is faster than Spark."""
@@ -429,8 +448,3 @@ def _most_of_width(read: Sequence[_Input]) -> int:
     """Returns the number of rows, as wide as those of the inputs, that a process should hold."""
     rows, size = sum(one.rows or 0 for one in read), sum(one.size for one in read if one.rows)
     return HELD_BYTES * rows // size if size else HELD_BYTES
-
-
-def everything(table: Table) -> list[Scope]:
-    """Returns the scope of all rows of the table."""
-    return [Scope(tuple(... for _ in table.recompute_by), None)]

@@ -147,3 +147,8 @@ def alike(scopes: Iterable[Scope]) -> list[list[Scope]]:
 def coalesce(intervals: Iterable[Interval]) -> list[Interval]:
     """Merges overlapping or adjacent intervals, in order."""
     return [Interval(start, end) for start, end in joined((i.start, i.end) for i in intervals)]
+
+
+def everything(table: Table) -> list[Scope]:
+    """Returns the scope of all rows of the table."""
+    return [Scope(tuple(... for _ in table.recompute_by), None)]

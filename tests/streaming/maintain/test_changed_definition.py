@@ -17,7 +17,8 @@ from infra.instants import Interval, epoch_ms
 from infra.settings import Settings
 from streaming.maintain.stateful_query import Maintain
 from tables.refresh.open_platform import Platform
-from tables.refresh.refresh import Refresher, everything
+from tables.refresh.refresh import Refresher
+from tables.refresh.scope import everything
 from tables.refresh.streaming_checkpoint import Checkpoint
 from tests import rewrites
 from tests.plant import HOURS_FILE, hour, plant, reading

@@ -20,8 +20,8 @@ from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLA
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.refresh.events.record_decoder import events_schema
-from tables.refresh.refresh import Refresher, everything
-from tables.refresh.scope import Scope
+from tables.refresh.refresh import Refresher
+from tables.refresh.scope import Scope, everything
 from tests.tables.declared import a_topic, bound_as
 
 if TYPE_CHECKING:

@@ -1,0 +1,57 @@
+"""A query that was analyzed once returns for any rows what it returns when it is written for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from infra.spark.plan_template import PlanTemplate, has_jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = pa.schema(
+    [("key", pa.string()), pa.field("value", pa.int64(), nullable=False), ("items", pa.list_(pa.int32()))]
+)
+MANY = 20_000  # more bytes than a plan may hold
+
+
+def rows(count: int) -> pa.Table:
+    columns = [[f"k{n % 7}" for n in range(count)], list(range(count)), [[n] for n in range(count)]]
+    return pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
+
+
+def joined(inputs: Sequence[DataFrame]) -> DataFrame:
+    """Totals with the rows of the same input, and with those of another one of the same schema, if there are some."""
+    from pyspark.sql import functions as F
+
+    left, right = (frame.coalesce(1) for frame in inputs)
+    totals = left.groupBy("key").agg(F.sum("value").alias("total"))
+    again = left.select(F.col("key").alias("same"), "value", F.size("items").alias("size"))
+    other = right.groupBy(F.col("key").alias("other")).agg(F.count("*").alias("others"))
+    own = left.sparkSession.createDataFrame([("k1", "one")], "name string, word string")
+    return (
+        totals.join(again, F.expr("key = same"))
+        .join(other, F.expr("key = other"), "left")
+        .join(own, F.expr("key = name"), "left")
+    )
+
+
+@pytest.mark.parametrize(("left", "right"), [(5, 3), (4, 0), (0, 2), (MANY, 9), (9, MANY)])
+def test_a_template_returns_what_the_query_over_its_inputs_returns(spark: SparkSession, left: int, right: int) -> None:
+    template = PlanTemplate(spark, [SCHEMA, SCHEMA], joined)
+    for counts in ((3, 8), (left, right)):
+        tables = [rows(count) for count in counts]
+        found = template.over(tables).toArrow()
+        expected = joined([spark.createDataFrame(table) for table in tables]).toArrow()
+        assert found.schema == expected.schema
+        order = [("value", "ascending")]
+        assert found.sort_by(order) == expected.sort_by(order)
+        assert len(found) == counts[0]
+
+
+def test_a_session_of_this_process_has_a_jvm(spark: SparkSession) -> None:
+    assert has_jvm(spark)
