@@ -29,6 +29,7 @@ from streaming.maintain.refresh_turns import Turns
 from streaming.maintain.stateful_query import Maintain
 from streaming.query.progress import Progress, read, write
 from streaming.query.running_query import Running, use_pool
+from streaming.query.step_shares import Shares
 from tables.declare.analysis import require_no_mistake
 from tables.declare.registry import load
 from tables.declare.table import Table
@@ -66,7 +67,9 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with _domain(settings, domain) as platform:
-        queries = [_SupervisedQuery(name, start, lock) for name, start, lock in _starters(platform, domain, tables)]
+        shares = Shares(os.cpu_count() or 1)
+        starters = _starters(platform, domain, tables, shares)
+        queries = [_SupervisedQuery(name, start, lock) for name, start, lock in starters]
         while not stop.wait(_POLL_S):
             _require_jvm(domain)
             try:
@@ -76,6 +79,7 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
                 time.sleep(_POLL_S)  # the JVM's exit code is known soon after it stops answering
                 _require_jvm(domain)
                 raise
+        shares.closing.set()
         for query in queries:
             query.stop()
 
@@ -182,7 +186,7 @@ def _chosen(platform: Platform, domain: str, tables: Sequence[str] | None) -> li
 
 
 def _starters(
-    platform: Platform, domain: str, tables: Sequence[str] | None
+    platform: Platform, domain: str, tables: Sequence[str] | None, shares: Shares
 ) -> Iterator[tuple[str, Callable[[], Running], Path | None]]:
     """Yields for each query its name, the function that starts it, and the lock held while it runs, if any.
 
@@ -191,9 +195,9 @@ def _starters(
     for table in _chosen(platform, domain, tables):
         with suppress(TwofoldError):  # its query fails with the same, and reports it
             ensure_table(lambda: platform.spark, platform.lake, platform.registry, table)
-    ingest = Ingest(platform.spark, platform.lake, platform.registry, domain)
+    ingest = Ingest(platform.spark, platform.lake, platform.registry, domain, shares)
     yield "ingest", _in_own_pool(platform, f"{domain}.ingest", partial(ingest.start, available_now=False)), None
-    pace = _pace(platform, domain)
+    pace = _pace(platform, domain, shares)
     for table in _chosen(platform, domain, tables):
         lock = platform.lake.settings.stream_lock(table.full_name)
         start = partial(_start_table, platform, table, pace())
@@ -215,7 +219,7 @@ def _in_own_pool(platform: Platform, name: str, start: Callable[[], Running]) ->
     return start_in_pool
 
 
-def _pace(platform: Platform, domain: str) -> Callable[[], Pace]:
+def _pace(platform: Platform, domain: str, shares: Shares) -> Callable[[], Pace]:
     """Returns a function that gives each table a pace of its own; all share one backlog and its turns."""
     backlog = Backlog(platform.lake, platform.registry)
     topics = [topic.full_name for topic in platform.registry.domain_topics(domain)]
@@ -224,7 +228,7 @@ def _pace(platform: Platform, domain: str) -> Callable[[], Pace]:
         return all(backlog.quiet_s(topic) > _CALM_S for topic in topics)
 
     turns = Turns(os.cpu_count() or 1, is_calm)
-    return lambda: Pace(backlog, turns)
+    return lambda: Pace(backlog, turns, shares)
 
 
 class _SupervisedQuery:

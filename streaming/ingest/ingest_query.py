@@ -29,6 +29,7 @@ from streaming.ingest.topic_writer import TopicWriter, size_of
 from streaming.query.deferred_query import DeferredQuery
 from streaming.query.progress import Progress, write
 from streaming.query.running_query import Running
+from streaming.query.step_shares import Shares
 from tables.declare.registry import Registry
 from tables.refresh.streaming_checkpoint import Checkpoint
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 _TIDY_EVERY = 100
+_FEW = 4_000  # records of live traffic; after more there is a backlog, for which nothing rests
 _UNMEASURED = 500  # records, of a megabyte by Kafka's default at most, that are taken for small unseen
 
 
@@ -49,10 +51,16 @@ class Ingest:
     The Delta tables alone record the progress of ingest: each commit carries the offsets at which it ends, so a
     repeated micro-batch, whole, partial or split differently, adds only missing records. A lost or moved checkpoint
     therefore neither repeats nor skips a record.
+
+    Args:
+        shares: spaces the micro-batches; None: they follow one another.
     """
 
-    def __init__(self, spark: SparkSession, lake: Lake, registry: Registry, domain: str) -> None:
-        self._spark, self._lake, self._domain = spark, lake, domain
+    def __init__(
+        self, spark: SparkSession, lake: Lake, registry: Registry, domain: str, shares: Shares | None = None
+    ) -> None:
+        self._spark, self._lake, self._domain, self._shares = spark, lake, domain, shares
+        self._readers = 1 + len(registry.in_order(domain))
         self._settings: Settings = lake.settings
         self._topics = {topic.full_name: topic for topic in registry.domain_topics(domain)}
         self._feeds = {name: TopicWriter(spark, lake, topic) for name, topic in self._topics.items()}
@@ -173,6 +181,8 @@ class Ingest:
         if failed:
             raise failed[0]
         self._note(batch, ranges, records, started, newest)
+        if self._shares is not None and records <= _FEW:
+            self._shares.rest("ingest", time.monotonic() - started, readers=self._readers)
 
     def _is_large(self, frame: DataFrame, records: int) -> bool:
         """Whether Spark should write the micro-batch, if its records are as large as earlier ones.

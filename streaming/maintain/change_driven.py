@@ -58,8 +58,7 @@ class ChangeDrivenStream(TableStream):
             pace: when to take a step; None: whenever the inputs have changed.
         """
         self._begin_by_one_definition()
-        every_s = None if available_now else self._every_ms / 1_000
-        return ChangeDrivenQuery(self.table.full_name, lambda: self.step(pace), every_s)
+        return ChangeDrivenQuery(self.table.full_name, lambda: self.step(pace), available_now=available_now)
 
     def step(self, pace: Pace | None) -> bool:
         """Processes the next commits of the inputs; False if there are none, or if the pace waits for more."""
@@ -96,6 +95,8 @@ class ChangeDrivenStream(TableStream):
             self._checkpoint.take(Position(batch, ends, own))
             self._starts_at = None
             self._note(batch, rows_in, written, versions, None, started, appended_ms)
+        if pace is not None:
+            pace.settle(self.table, self._sources, ends, time.monotonic() - started)
         return True
 
     def _starts(self, next_version: Callable[[str], int]) -> list[int]:
@@ -171,9 +172,9 @@ class ChangeDrivenStream(TableStream):
 class ChangeDrivenQuery:
     """A thread that maintains a table, with the interface of a streaming query."""
 
-    def __init__(self, name: str, step: Callable[[], bool], every_s: float | None) -> None:
+    def __init__(self, name: str, step: Callable[[], bool], *, available_now: bool) -> None:
         self.name = name
-        self._step, self._every_s = step, every_s
+        self._step, self._available_now = step, available_now
         self._stop = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"follow {name}", daemon=True)
@@ -201,14 +202,10 @@ class ChangeDrivenQuery:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                began = time.monotonic()
-                took_in = self._step()
-                if self._every_s is None:
-                    if not took_in:
+                if not self._step():
+                    if self._available_now:
                         return
-                else:
-                    pause_s = began + self._every_s - time.monotonic() if took_in else 0.0
-                    self._stop.wait(max(_POLL_S, pause_s))
+                    self._stop.wait(_POLL_S)
         except Exception as error:
             _log.exception("following failed table=%s", self.name)
             self._error = error

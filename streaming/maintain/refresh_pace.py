@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from streaming.maintain.backlog import Backlog
 from streaming.maintain.refresh_turns import Turns
+from streaming.query.step_shares import Shares
 
 if TYPE_CHECKING:
     from tables.declare.table import Table
@@ -19,7 +20,7 @@ FEW = 4_000
 _MANY = 25_000  # rows that are worth a micro-batch, whatever else comes
 _LATELY_S, _QUIET_S = 3.0, 1.0
 _PATIENCE_S = 20.0  # a table whose inputs never come to rest is refreshed all the same
-_PAUSE_S = 3.0
+_PAUSE_S, _LOOK_S = 3.0, 0.25
 
 
 @dataclass
@@ -27,14 +28,15 @@ class Pace:
     """The pace of one table.
 
     A step has a high fixed cost and a low cost per row. While inputs fill fast, one step for many rows leaves the
-    processor to streams with a backlog; live traffic is too slow to wait for.
+    processor to streams with a backlog; live traffic is too slow to wait for longer than the table's share says.
 
     Attributes:
-        backlog, turns: shared by the tables of a driver.
+        backlog, turns, shares: common to the tables of a driver.
     """
 
     backlog: Backlog
     turns: Turns
+    shares: Shares
     _waits_since: float | None = field(default=None, init=False)
 
     def is_due(self, table: Table, sources: Sequence[Topic | Table]) -> bool:
@@ -48,11 +50,17 @@ class Pace:
         self._waits_since = None
         return True
 
-    def settle(self, sources: Sequence[Topic | Table], versions: Sequence[int]) -> None:
-        """Waits, after a micro-batch that read up to these versions, until the next one is worth its cost."""
-        until = time.monotonic() + _PAUSE_S
-        while time.monotonic() < until and self._are_filling(sources) and self._rows(sources, versions) < _MANY:
-            time.sleep(0.1)
+    def settle(self, table: Table, sources: Sequence[Topic | Table], versions: Sequence[int], took_s: float) -> None:
+        """Waits, after a step that read up to these versions, until the next one is worth its cost."""
+        self.backlog.note_read(table, versions)
+        ended = time.monotonic()
+        every_s = self.shares.every_s(table.full_name, took_s)
+        if table.freshness_ms is not None:
+            every_s = min(every_s, table.freshness_ms / 2_000)
+        due = ended - took_s + every_s
+        while (wait_s := max(due, ended + _PAUSE_S * self._are_filling(sources)) - time.monotonic()) > 0:
+            if self._rows(sources, versions) >= _MANY or self.shares.closing.wait(min(wait_s, _LOOK_S)):
+                return
 
     def is_much(self, sources: Sequence[Topic | Table], versions: Sequence[int]) -> bool:
         """Whether the commits from these versions on have changed more than a few rows."""

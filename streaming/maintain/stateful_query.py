@@ -77,7 +77,7 @@ class Maintain(TableStream):
             self._fence.claim(self._checkpoint.stream, self._guard)
         if available_now:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self._every_ms} milliseconds").start()
+        return writer.trigger(processingTime=f"{self.lake.settings.table_trigger_ms} milliseconds").start()
 
     def start_planned(self) -> StreamingQuery:
         """Starts the query for the one micro-batch that the checkpoint has planned and that has not ended."""
@@ -191,7 +191,7 @@ class Maintain(TableStream):
         written = self._write(frame, batch, info, rows_in)
         self._note(batch, rows_in, written, versions, watermark_ms, started, appended_ms)
         if self._pace is not None:
-            self._pace.settle(self._sources, list(versions.values()))
+            self._pace.settle(self.table, self._sources, list(versions.values()), time.monotonic() - started)
 
     def _write(self, frame: DataFrame, batch: int, info: Mapping[str, object], rows_in: int) -> Written:
         how: dict[str, Any] = {"keep": True} if self._strategy is Strategy.APPEND else {}

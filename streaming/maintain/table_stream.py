@@ -57,11 +57,6 @@ class TableStream:
         self._fingerprint = self._code[FINGERPRINT]
         self._guard = ClosedRowGuard(self._checkpoint, self.lake, self.table)
 
-    @property
-    def _every_ms(self) -> int:
-        """Milliseconds between the starts of two micro-batches."""
-        return self.table.trigger_interval_ms or self.lake.settings.table_trigger_ms
-
     def _begin_by_one_definition(self) -> None:
         """Abandons a checkpoint of another definition: its state, counts and half-joined rows, is useless.
 

@@ -45,7 +45,7 @@ NAMING = (
 P = ParamSpec("P")
 R = TypeVar("R")
 _LISTS = ("primary_key", "recompute_by", "sequence_by", "lineage_columns", "tags", "pure")
-_TABLE_DURATIONS = ("watermark", "depends_within", "trigger_interval", "freshness")
+_TABLE_DURATIONS = ("watermark", "depends_within", "freshness")
 _DESCRIBED = re.compile(r"([A-Za-z][A-Za-z0-9_]*): (\S.*)")
 
 
@@ -110,8 +110,6 @@ class Parameters:
         depends_within: ... and whose event time is within this distance of its own; None: however far. With it, and
             without `closes_at`, each micro-batch of the stream recomputes what its rows touch.
         late: `correct`: late records end in corrections; `drop`: they are counted and listed only.
-        trigger_interval: how often the stream looks for new input, "2 seconds"; None: the setting `table_trigger_ms`.
-            Longer intervals leave the machine to tables that must be fresher.
         checks: what a good row is; the batch publishes no row that breaks one.
         owner: who answers for the table: a team, an address.
         tags: words by which Airflow's UI finds the table's tasks, and `show` lists them.
@@ -135,7 +133,6 @@ class Parameters:
     lineage_columns: Sequence[str] | None = None
     depends_within: str | None = None
     late: Literal["correct", "drop"] = "correct"
-    trigger_interval: str | None = None
     checks: Sequence[Rule] = ()
     owner: str | None = None
     tags: Sequence[str] = ()
@@ -249,10 +246,6 @@ class Table(Parameters):
     @property
     def watermark_ms(self) -> int:
         return parse_duration(self.watermark, "watermark")
-
-    @property
-    def trigger_interval_ms(self) -> int | None:
-        return parse_duration(self.trigger_interval, "trigger_interval") if self.trigger_interval else None
 
     @property
     def depends_within_ms(self) -> int | None:

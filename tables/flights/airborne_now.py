@@ -7,7 +7,6 @@ from tables import DataFrame, F, Window, between, expression, not_null, table, u
     event_time="departed_at",
     recompute_by=["origin"],
     depends_within="25 hours",  # a flight lands within 24, and the longest day has 25
-    trigger_interval="5 seconds",
     checks=[
         unique("flight_id"),
         not_null("origin"),

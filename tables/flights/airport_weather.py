@@ -6,7 +6,6 @@ from tables import DataFrame, between, not_null, table, unique
 @table(
     primary_key=["airport"],
     sequence_by=["observed_at"],
-    trigger_interval="2 seconds",
     checks=[unique("airport"), not_null("observed_at"), between("temperature_f", -80, 140)],
 )
 def airport_weather(weather: DataFrame) -> DataFrame:

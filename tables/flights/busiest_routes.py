@@ -6,7 +6,6 @@ from tables import DataFrame, F, between, not_null, table
 @table(
     owner="network planning",
     watermark="2 hours",
-    trigger_interval="2 seconds",
     checks=[not_null("destination"), between("flights", 1, 200)],
 )
 def busiest_routes(departures: DataFrame) -> DataFrame:

@@ -5,7 +5,6 @@ from tables import DataFrame, F, between, expression, not_null, table
 
 @table(
     owner="punctuality",
-    trigger_interval="2 seconds",
     approve_above=20,
     checks=[
         not_null("carrier"),

@@ -9,7 +9,6 @@ from tables import DataFrame, F, between, not_null, table
     primary_key=["origin", "hour"],
     event_time="hour",
     depends_within="7 days",
-    trigger_interval="5 seconds",
     checks=[not_null("origin"), between("flights", 1, 200)],
 )
 def delay_trend(delays_by_hour: DataFrame) -> DataFrame:

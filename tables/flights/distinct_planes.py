@@ -4,7 +4,6 @@ from tables import DataFrame, F, between, expression, not_null, table
 
 
 @table(
-    trigger_interval="5 seconds",
     tolerances={
         "planes": 0.02,
         **dict.fromkeys(["p90_delay_min", "top_destinations"], 0),

@@ -9,7 +9,6 @@ from tables import DataFrame, F, Window, expression, not_null, table, unique
     event_time="departed_at",
     recompute_by=["origin"],  # which observations lack: one of any airport touches the departures of its two hours
     depends_within="2 hours",
-    trigger_interval="5 seconds",
     checks=[unique("flight_id"), not_null("carrier"), expression("observed_at IS NULL OR observed_at <= departed_at")],
 )
 def flights_in_weather(departures: DataFrame, weather: DataFrame) -> DataFrame:

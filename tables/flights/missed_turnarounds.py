@@ -15,7 +15,6 @@ LANDED_LATE_MIN, LEFT_LATE_MIN = 30, 15
     event_time="departed_at",
     depends_within="27 hours",  # a flight lands within 24 hours, and its plane leaves within three
     lineage_columns=["landed_record", "left_record"],
-    trigger_interval="5 seconds",
     checks=[
         unique("landed_flight_id"),
         between("arrival_delay_min", 31, None),

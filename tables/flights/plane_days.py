@@ -4,7 +4,6 @@ from tables import DataFrame, F, expression, not_null, table
 
 
 @table(
-    trigger_interval="5 seconds",
     checks=[not_null("tail_number"), expression("last_departed_at >= first_departed_at AND legs > 0")],
 )
 def plane_days(departures: DataFrame) -> DataFrame:

@@ -17,6 +17,7 @@ from infra.settings import Settings
 from streaming import driver
 from streaming.driver import _starters, _SupervisedQuery
 from streaming.query.progress import read
+from streaming.query.step_shares import Shares
 from tables.declare.table import Table
 from tables.refresh.open_platform import Platform, ensure_domain
 from tests.plant import DAYS_FILE, HOURS, plant
@@ -129,7 +130,7 @@ def test_a_table_that_cannot_be_made_stops_no_other(spark: SparkSession, setting
     }
     assert "it reads plant.mistyped" in faults["plant.below"].message
 
-    starters = {name: start for name, start, _ in _starters(Platform(spark, lake, registry), "plant", None)}
+    starters = {name: start for name, start, _ in _starters(Platform(spark, lake, registry), "plant", None, Shares(1))}
     with pytest.raises(BadDeclaration, match=r"element_at\(value, 1\)"):
         starters["mistyped"]()
     running = starters["hours"]()

@@ -22,6 +22,7 @@ from streaming.maintain.change_driven import ChangeDrivenStream
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import Turns
 from streaming.query.progress import read
+from streaming.query.step_shares import Shares
 from tables.declare.table import Table
 from tables.refresh.open_platform import Platform
 from tables.refresh.refresh import Refresher
@@ -165,6 +166,7 @@ class Inputs:
     def __init__(self, world: World) -> None:
         self._backlog, self.fill = Backlog(world.lake, world.registry), False
         self.next_version, self.rows = self._backlog.next_version, self._backlog.rows
+        self.note_read = self._backlog.note_read
 
     def before_streams(self, table: Table) -> float:
         return math.inf if self.fill else 0
@@ -176,7 +178,7 @@ class Inputs:
 def test_in_a_driver_it_waits_while_its_inputs_fill(world: World) -> None:
     inputs = Inputs(world)
     inputs.next_version("plant.readings")
-    pace = Pace(cast(Any, inputs), Turns(1, lambda: False))
+    pace = Pace(cast(Any, inputs), Turns(1, lambda: False), Shares(1_000))
     following = table_query(Platform(world.spark, world.lake, world.registry), world.registry.find_table(NAME))
     assert isinstance(following, ChangeDrivenStream)
     following.step(pace)

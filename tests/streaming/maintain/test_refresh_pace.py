@@ -11,6 +11,7 @@ import pytest
 from streaming.maintain import refresh_pace
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import Turns
+from streaming.query.step_shares import Shares
 from tests.tables.declared import a_table, a_topic
 
 TABLE, TOPIC = a_table(), a_topic()
@@ -36,13 +37,16 @@ class Backlog:
     def quiet_s(self, name: str) -> float:
         return self.silence_s
 
+    def note_read(self, table: Any, versions: Any) -> None:
+        pass
+
     def rows(self, name: str, start: int) -> float:
         self.asked.append(time.monotonic())
         return self.waiting
 
 
 def paced(backlog: Backlog) -> Pace:
-    return Pace(cast(Any, backlog), Turns(1, lambda: True))
+    return Pace(cast(Any, backlog), Turns(1, lambda: True), Shares(1))
 
 
 @pytest.mark.parametrize(
@@ -68,9 +72,9 @@ def test_a_refresh_waits_no_longer_than_its_patience(monkeypatch: pytest.MonkeyP
     assert not one.is_due(TABLE, [TOPIC])  # which is another step's wait
 
 
-def settled_s(backlog: Backlog) -> float:
+def settled_s(backlog: Backlog, took_s: float = 0.0, pace: Pace | None = None) -> float:
     began = time.monotonic()
-    paced(backlog).settle([TOPIC], [7])
+    (pace or paced(backlog)).settle(TABLE, [TOPIC], [7], took_s)
     return time.monotonic() - began
 
 
@@ -83,6 +87,15 @@ def test_a_stream_pauses_only_while_its_inputs_fill_and_little_waits(monkeypatch
         Backlog(lately=MUCH, waiting=25_000),
     ):
         assert settled_s(backlog) < 0.4
+
+
+def test_a_step_is_followed_by_a_rest_that_its_cost_decides() -> None:
+    """A single query of 0.12 s a step may keep 0.3 cores busy: a step every 0.4 s."""
+    assert settled_s(Backlog(), took_s=0.12) == pytest.approx(0.28, abs=0.1)
+    assert settled_s(Backlog(waiting=25_000), took_s=0.12) < 0.1, "so many rows wait"
+    closing = paced(Backlog())
+    closing.shares.closing.set()
+    assert settled_s(Backlog(), took_s=0.12, pace=closing) < 0.1, "the driver ends"
 
 
 def test_a_step_is_much_beyond_a_few_rows() -> None:

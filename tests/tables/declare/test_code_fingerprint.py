@@ -308,7 +308,6 @@ def test_what_the_function_imports_when_it_runs_is_part_of_the_definition(tmp_pa
         ("How a value is read.", "Something else."),
         ("return value - 1", "return value - 2"),
         ("SPARE = 1", "SPARE = 2"),
-        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], trigger_interval="2 seconds"'),
         ('recompute_by=["sensor"]', 'recompute_by=["sensor"], tolerances={"value": 0.1}'),
         (
             'recompute_by=["sensor"]',
