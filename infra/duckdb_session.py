@@ -25,9 +25,7 @@ def duckdb_utc() -> DuckDBPyConnection:
     All connections share one in-memory database, which takes 11 ms of CPU to create: their tables must be temporary.
     """
     with _lock:
-        connection = _database().cursor()
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
+        return _database().cursor()
 
 
 def query(sql: str, parameters: Sequence[object] = (), **relations: object) -> pa.Table:
@@ -51,4 +49,6 @@ def parquet(*places: Path) -> str:
 def _database() -> DuckDBPyConnection:
     import duckdb
 
-    return duckdb.connect()
+    database = duckdb.connect()
+    database.execute("SET GLOBAL TimeZone = 'UTC'")
+    return database

@@ -31,7 +31,8 @@ class PlanTemplate:
     ) -> None:
         self._spark = spark
         self._plan = _analyzed(build([_placeholder(spark, n, schema) for n, schema in enumerate(schemas)]))
-        self._leaves = [(leaf, _number(leaf)) for leaf in _sequence(self._plan.collectLeaves())]
+        plans = [self._plan, *_sequence(self._plan.subqueriesAll())]
+        self._leaves = [(leaf, _number(leaf)) for plan in plans for leaf in _sequence(plan.collectLeaves())]
 
     def over(self, inputs: Sequence[pa.Table]) -> DataFrame:
         """Returns the query's result for these rows."""
@@ -44,7 +45,7 @@ class PlanTemplate:
         for leaf, number in self._leaves:
             if number is not None:
                 leaves = leaves.updated(leaf, self._leaf(leaf, rows[number]))
-        plan = self._plan.transformUp(leaves)
+        plan = self._plan.transformUpWithSubqueries(leaves)
         return DataFrame(_object(sql.classic, "Dataset$").ofRows(self._spark._jsparkSession, plan), self._spark)
 
     def _leaf(self, placeholder: Any, rows: Any) -> Any:

@@ -53,5 +53,32 @@ def test_a_template_returns_what_the_query_over_its_inputs_returns(spark: SparkS
         assert len(found) == counts[0]
 
 
+def chosen(inputs: Sequence[DataFrame]) -> DataFrame:
+    """Rows chosen by subqueries of each kind, one of them within another."""
+    left, right = inputs
+    return left.sparkSession.sql(
+        """
+        WITH least AS (SELECT key, min(value) AS value FROM {right} GROUP BY key)
+        SELECT own.key, own.value, (SELECT count(*) FROM {right}) AS others, last.value AS last
+        FROM {left} AS own, LATERAL (SELECT max(value) AS value FROM {right} AS o WHERE o.key = own.key) AS last
+        WHERE own.value IN (SELECT value FROM least WHERE value >= (SELECT min(value) FROM {left}))
+            AND EXISTS (SELECT * FROM least WHERE least.key = own.key)
+        """,
+        left=left,
+        right=right,
+    )
+
+
+def test_rows_of_subqueries_are_replaced_too(spark: SparkSession) -> None:
+    template = PlanTemplate(spark, [SCHEMA, SCHEMA], chosen)
+    for left, right, expected in (
+        (2, 9, [("k0", 0, 9, 7), ("k1", 1, 9, 8)]),
+        (3, 1, [("k0", 0, 1, 0)]),
+        (3, 0, []),
+    ):
+        found = template.over([rows(left), rows(right)]).toArrow().to_pylist()
+        assert sorted((r["key"], r["value"], r["others"], r["last"]) for r in found) == expected
+
+
 def test_a_session_of_this_process_has_a_jvm(spark: SparkSession) -> None:
     assert has_jvm(spark)
