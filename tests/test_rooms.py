@@ -42,7 +42,7 @@ ORDER = (
     ("tables/algebra/reading",),
     ("tables/declare/refusals",),
     ("tables/declare",),
-    ("tables/declare/functions",),
+    ("tables/declare/functions", "tables/declare/sources"),
     ("tables",),
     ("tables/DOMAIN",),
     ("tables/refresh/events",),
