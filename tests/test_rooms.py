@@ -36,7 +36,7 @@ ORDER = (
     ("infra/archive",),
     ("infra/encodings",),
     ("infra/encodings/json", "infra/encodings/avro", "infra/encodings/protobuf"),
-    ("infra/capture", "infra/delta"),
+    ("infra/capture", "infra/delta", "infra/webhooks"),
     ("quality",),
     ("tables/algebra",),
     ("tables/algebra/reading",),
