@@ -10,6 +10,7 @@ from tables.declare.functions.captured_rows import history, latest_rows, latest_
 from tables.declare.functions.event_patterns import RECORD, Event, Match, find_matches, times_then
 from tables.declare.record_fields import field, header, key
 from tables.declare.sources.captured_topic import changes_of, outbox_of
+from tables.declare.sources.webhook_topic import from_webhook
 from tables.declare.spark_names import SparkName, sql
 from tables.declare.table import table
 from tables.declare.topic import DeviceClock, Topic
@@ -35,6 +36,7 @@ __all__ = [
     "field",
     "find_matches",
     "fresh_within",
+    "from_webhook",
     "header",
     "history",
     "key",
