@@ -22,10 +22,11 @@ MAY_IMPORT = {
     "tables": {"infra", "quality"},
     "streaming": {"infra", "quality", "tables"},
     "batch": {"infra", "quality", "tables"},
+    "intake": {"infra", "tables"},
     "status": {"infra", "quality", "tables", "streaming", "batch"},
     "dags": {"infra", "tables"},
     "traffic": {"infra", "quality", "tables", "streaming", "batch"},
-    "cli": {"infra", "quality", "tables", "streaming", "batch", "status", "dags", "traffic"},
+    "cli": {"infra", "quality", "tables", "streaming", "batch", "intake", "status", "dags", "traffic"},
 }
 ORDER = (
     ("infra/sql",),
@@ -47,7 +48,7 @@ ORDER = (
     ("tables/DOMAIN",),
     ("tables/refresh/events",),
     ("tables/refresh",),
-    ("streaming/query", "batch/ledgers", "batch/capture"),
+    ("streaming/query", "batch/ledgers", "batch/capture", "intake"),
     ("streaming/ingest", "streaming/maintain", "batch"),
     ("streaming", "batch/audit"),
     ("streaming/rebuild", "batch/rewrite"),

@@ -1,0 +1,1 @@
+"""What others bring: the receiver of webhooks."""
