@@ -105,6 +105,11 @@ class Settings:
         return Path(self.webhook_secrets).expanduser() if self.webhook_secrets else self.home / "webhook-secrets"
 
     @property
+    def receiver_address(self) -> str:
+        """The address of the receiver of webhooks; a topic is `/DOMAIN/TOPIC` below it."""
+        return f"http://127.0.0.1:{self.webhook_port}"
+
+    @property
     def bootstrap_servers(self) -> str:
         return self.bootstrap or f"127.0.0.1:{self.kafka_port}"
 

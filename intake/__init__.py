@@ -1,1 +1,1 @@
-"""What others bring: the receiver of webhooks."""
+"""The receiver of webhooks, which others send."""

@@ -19,11 +19,6 @@ NAME = "receiver"
 READY_S = 60.0
 
 
-def address(settings: Settings) -> str:
-    """Returns the address of the receiver; a topic is `/DOMAIN/TOPIC` below it."""
-    return f"http://{HOST}:{settings.webhook_port}"
-
-
 def programs(settings: Settings, registry: Registry) -> list[Program]:
     """Returns the receiver's program, which changes with the topics that it fills; none if there is no such topic."""
     topics = webhook_topics(registry)
@@ -55,7 +50,7 @@ def wait_ready(settings: Settings) -> None:
             connection.getresponse()
         except OSError as error:
             raise ProcessFailed(
-                f"The receiver of webhooks at {address(settings)} does not answer: {error}.",
+                f"The receiver of webhooks at {settings.receiver_address} does not answer: {error}.",
                 hint=f"See {settings.logs / f'{NAME}.log'}.",
             ) from None
         finally:

@@ -46,18 +46,19 @@ def read_secrets(file: Path) -> Secrets:
 
 
 def add_missing(settings: Settings, topics: Sequence[str]) -> None:
-    """Adds a random secret for each topic without one, unless the file is one of yours.
+    """Reads the secrets; adds a random one for each topic without one, unless the file is one of yours.
 
     Raises:
         BadSetting: as `read_secrets`.
     """
     file = settings.webhook_secrets_file
-    if settings.webhook_secrets:
-        return
-    if not file.exists():
+    is_yours = bool(settings.webhook_secrets)
+    if not is_yours and not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch(mode=0o600)
     known = read_secrets(file)
+    if is_yours:
+        return
     made = [
         f"{topic} = whsec_{b64encode(secrets.token_bytes(32)).decode()}\n" for topic in topics if topic not in known
     ]

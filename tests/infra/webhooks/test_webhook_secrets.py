@@ -55,6 +55,10 @@ def test_nothing_is_written_to_a_file_of_yours(settings: Settings, tmp_path: Pat
     add_missing(yours, ["a.c"])
     assert yours.webhook_secrets_file.read_text() == "a.b = whsec_YQ==\n"
     assert secrets_fault(yours, {"a.b": "standard"}) == ""
+    yours.webhook_secrets_file.chmod(0o644)
+    with pytest.raises(BadSetting, match="mode 644"):
+        add_missing(yours, ["a.b"])
+    yours.webhook_secrets_file.chmod(0o600)
     assert secrets_fault(yours, {"a.b": "standard", "a.c": "github"}) == "a.c has no secret"
 
 
