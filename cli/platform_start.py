@@ -70,8 +70,7 @@ def start_platform(
             _wait_broker(settings)
         with step("Topics as declared"):
             _ensure_topics(settings, registry)
-        if streams:
-            programs += [_stream(settings, domain) for domain in registry.domains]
+        programs += [_stream(settings, domain) for domain in registry.domains if streams]
         programs += _receiver(settings, registry)
         supervisor.start(settings, programs)
         # A broker whose definition changed was replaced just now, as was a Spark server.

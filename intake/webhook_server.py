@@ -75,7 +75,7 @@ def application(settings: Settings, topics: Sequence[WebhookTopic]) -> FastAPI:
         headers = require_acceptable(request.headers.raw)
         received_at = datetime.now(UTC)
         body = await _whole_body(request)
-        delivery = accept(topic, secrets.of(topic.full_name), headers, body, received_at)
+        delivery = accept(topic, secrets.find(topic.full_name), headers, body, received_at)
         try:
             await deliveries.append(delivery)
         except BrokerUnreachable as error:
@@ -113,7 +113,7 @@ class _SecretsFile:
         self._file = file
         self._read: tuple[object, Secrets] = (None, {})
 
-    def of(self, topic: str) -> Sequence[str]:
+    def find(self, topic: str) -> Sequence[str]:
         """Returns the secrets of a topic.
 
         Raises:

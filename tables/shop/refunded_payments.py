@@ -1,4 +1,4 @@
-"""Payments of which the provider gave something back."""
+"""Payments that the provider gave back, in part or as a whole."""
 
 from tables import DataFrame, F, between, table
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import shutil
 import socket
 import sys
 import threading
@@ -14,25 +15,31 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from infra.kafka import broker as kafka
 from infra.kafka import topic_admin
+from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from infra.process import supervisor
 from infra.settings import Settings
 from infra.webhooks.webhook_secrets import add_missing
 from intake import receiver as program
 from intake.bounded_http import CONNECTIONS
 from tables.declare.registry import Registry, load
+from tables.refresh.events.record_decoder import Decoder
 from tables.refresh.events.topic_specs import specs
 from tests.infra.conftest import free_port
 from tests.infra.webhooks.signed import github
 from tests.intake.own_receiver import DIES
 from tests.platform.supervised_driver import kill, process
 from tests.servers import wait_until
+from tests.support.published_webhooks import examples, signatures
 from tests.tables.declared import written
 
 pytestmark = pytest.mark.platform
@@ -50,6 +57,12 @@ NOTICES = '''\
 from tables import from_webhook
 
 TOPIC = from_webhook(scheme="github", schema={"at": "timestamp"}, event_time="at")
+'''
+EXAMPLES = '''\
+"""Examples of all that GitHub sends."""
+from tables import from_webhook
+
+TOPIC = from_webhook(scheme="github", schema={"repository": "json?", "sender": "json?"})
 '''
 _ids = count(1)
 
@@ -70,14 +83,17 @@ class Receiver:
 
 @pytest.fixture(scope="module")
 def receiver(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    folder = written(tmp_path_factory.mktemp("declared"), {"hub/pushes.py": PUSHES, "hub/notices.py": NOTICES})
+    folder = written(
+        tmp_path_factory.mktemp("declared"),
+        {"hub/pushes.py": PUSHES, "hub/notices.py": NOTICES, "hub/examples.py": EXAMPLES},
+    )
     registry = load(folder).require_sound()
     home = tmp_path_factory.mktemp("receiver")
     settings = Settings(home=home, bootstrap=broker.bootstrap_servers, webhook_port=free_port())
     topic_admin.ensure_topics(broker, specs(registry))
     secrets = settings.webhook_secrets_file
     secrets.touch(mode=0o600)
-    secrets.write_text(f"hub.pushes = {SECRET}\n")
+    secrets.write_text(f"hub.pushes = {SECRET}\nhub.examples = {SECRET}\n")
     add_missing(settings, [*registry.topics])
     [own] = program.programs(settings, registry)
     command = [sys.executable, "-m", "tests.intake.own_receiver", str(folder)]
@@ -123,11 +139,10 @@ class Found:
     headers: list[Mapping[str, bytes]] = field(default_factory=list)
 
 
-def log_of(receiver: Receiver) -> dict[str, Found]:
+def log_of(receiver: Receiver, topic: str = "hub.pushes") -> dict[str, Found]:
     """Id of a delivery -> its records, of all that the topic holds."""
     from kafka import KafkaConsumer, TopicPartition
 
-    topic = "hub.pushes"
     ends = {p: o.latest for p, o in topic_admin.offsets(receiver.settings, [topic])[topic].items()}
     consumer = KafkaConsumer(bootstrap_servers=receiver.settings.bootstrap_servers, auto_offset_reset="earliest")
     consumer.assign([TopicPartition(topic, p) for p in ends])
@@ -362,3 +377,38 @@ def test_brokers_and_receivers_killed_under_load_lose_no_delivery(receiver: Rece
     load = under_load(receiver, broker, [receiver.settings, broker] * 3, 3.0)
     assert load.answers[0] > 0
     assert len(load.acknowledged) > 1_400
+
+
+@pytest.mark.fuzz
+@pytest.mark.skipif(not shutil.which("npm"), reason="no npm, which fetches the examples")
+def test_every_published_example_is_in_the_log_as_github_signs_it(receiver: Receiver, tmp_path: Path) -> None:
+    """Signed by Octokit's own code; each is an event with its kind."""
+    found = examples(tmp_path)
+    bodies = [json.dumps(payload, ensure_ascii=False, indent=2) for _, payload in found]
+    connection = receiver.connection()
+    for number, signature in enumerate(signatures(tmp_path, SECRET, bodies)):
+        head = {"x-hub-signature-256": signature, "x-github-delivery": f"e{number}", "x-github-event": found[number][0]}
+        connection.request("POST", "/hub/examples", bodies[number].encode(), {**JSON, **head})
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())) == (202, {"id": f"e{number}"})
+    connection.close()
+    log = log_of(receiver, "hub.examples")
+    assert len(found) == len(log) == 329
+    assert [log[f"e{number}"].bodies for number in range(329)] == [[body.encode()] for body in bodies]
+    kinds = {name: [h["x-github-event"].decode() for h in one.headers] for name, one in log.items()}
+    assert kinds == {f"e{number}": [kind] for number, (kind, _) in enumerate(found)}
+    raw = pa.table(
+        {
+            "partition": pa.array([0] * 329, pa.int32()),
+            "offset": pa.array(range(329), pa.int64()),
+            "timestamp": pa.array([datetime.now(UTC)] * 329, pa.timestamp("us", tz="UTC")),
+            "key": pa.array([one.keys[0] for one in log.values()]),
+            "value": pa.array([one.bodies[0] for one in log.values()]),
+            HEADERS: pa.array(
+                [[{"key": k, "value": v} for k, v in one.headers[0].items()] for one in log.values()], HEADERS_TYPE
+            ),
+        }
+    )
+    decoded = Decoder(receiver.registry.topics["hub.examples"]).decode(raw, None)
+    assert decoded.rejected["reasons"].to_pylist() == []
+    assert sorted(decoded.accepted["webhook_id"].to_pylist()) == sorted(log)

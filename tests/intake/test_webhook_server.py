@@ -65,7 +65,7 @@ def test_an_unsigned_and_a_wrongly_signed_body_are_refused(client: TestClient) -
     assert client.post("/shop/refunds", content=BODY, headers={**JSON, **github(BODY, key=secret())}).status_code == 401
 
 
-def test_a_body_that_is_too_long_is_refused_whether_its_length_is_known_or_not(client: TestClient) -> None:
+def test_a_body_that_is_too_long_is_refused_as_one_or_in_chunks(client: TestClient) -> None:
     long = b" " * 1_000_001
     answer = client.post("/shop/refunds", content=long, headers=JSON)
     assert (answer.status_code, answer.json()["detail"]) == (
