@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -103,13 +104,17 @@ class DeliveryLog:
             raise BrokerUnreachable("The log did not take the delivery in time.") from error
 
     def _run(self) -> None:
-        while True:
-            batch = self._next()
-            if waiting := [each for each in batch if each is not None]:
-                self._append(waiting)
-            if batch[-1] is None:
-                break
-        self._open.close()
+        try:
+            with self._open:
+                is_open = True
+                while is_open:
+                    batch = self._next()
+                    is_open = batch[-1] is not None
+                    self._append([each for each in batch if each is not None])
+        except Exception:
+            # Without this thread nothing would be taken any more; the supervisor starts the process again.
+            log.exception("the receiver ends: it cannot append")
+            os._exit(1)
 
     def _next(self) -> Sequence[_Waiting | None]:
         """Waits for a delivery, and returns it with those that arrived meanwhile; None, which ends all, is the last."""
@@ -122,9 +127,11 @@ class DeliveryLog:
     def _append(self, batch: Sequence[_Waiting]) -> None:
         from kafka.errors import KafkaError
 
+        if not batch:
+            return
         try:
             first, producer = self._first_received(batch), self._ready()
-        except (TwofoldError, sqlite3.Error, OSError) as error:
+        except (TwofoldError, KafkaError, sqlite3.Error, OSError) as error:
             for each in batch:
                 each.answer(error)
             return

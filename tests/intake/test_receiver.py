@@ -371,6 +371,36 @@ def test_a_broker_killed_under_load_loses_no_acknowledged_delivery(receiver: Rec
     assert len(load.acknowledged) > 400
 
 
+def through_outage(receiver: Receiver, broker: Settings, outage_s: float) -> None:
+    """Sends while the broker is away, for at least so long, and again once it is back."""
+    refused, id = new_id(), new_id()
+    began = time.monotonic()
+    supervisor.stop_program(broker, "broker")
+    try:
+        status, reason, headers = post(receiver, body_of(10), refused)
+        assert (status, headers["retry-after"]) == (503, "5")
+        assert reason["detail"] == "The log did not take the delivery in time. Send it again."
+        while time.monotonic() - began < outage_s:
+            assert post(receiver, body_of(10), id)[0] == 503
+    finally:
+        supervisor.start_program(broker, "broker")
+        kafka.wait_ready(broker)
+    wait_until(lambda: [post(receiver, body_of(10), each)[0] for each in (refused, id)] == [202, 202], 120)
+    found = log_of(receiver)
+    for each in (refused, id):
+        assert len({headers["webhook-received-at"] for headers in found[each].headers}) == 1
+
+
+def test_without_a_broker_a_sender_is_asked_to_come_again(receiver: Receiver, broker: Settings) -> None:
+    through_outage(receiver, broker, 0)
+
+
+@pytest.mark.prove
+def test_an_outage_longer_than_the_producer_tries_is_survived(receiver: Receiver, broker: Settings) -> None:
+    """The producer gives records up after 35 s, and its sequence of numbers with them; it takes a minute."""
+    through_outage(receiver, broker, 45)
+
+
 @pytest.mark.prove
 def test_brokers_and_receivers_killed_under_load_lose_no_delivery(receiver: Receiver, broker: Settings) -> None:
     """Both, three times, in turns, with some load between; minutes."""
