@@ -46,8 +46,9 @@ def webhook_findings(settings: Settings, registry: Registry) -> list[Finding]:
         Finding(
             name="Webhooks",
             ok=not fault,
-            found=fault or "there is one of each topic",
+            found=fault or "none is missing",
             expected="a secret for each topic",
-            hint=f"Add `domain.topic = secret` to {settings.webhook_secrets_file}, of mode 600; it is read at once.",
+            hint=f"Add `domain.topic = secret` to {settings.webhook_secrets_file}, of mode 600; it is read at once. "
+            "`./twofold up` adds random ones to the file in home.",
         )
     ]

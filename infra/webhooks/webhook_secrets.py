@@ -67,11 +67,13 @@ def add_missing(settings: Settings, topics: Sequence[str]) -> None:
 
 
 def secrets_fault(settings: Settings, schemes: Mapping[str, Scheme]) -> str:
-    """Returns why deliveries of some topic cannot be checked; an empty text if all can.
+    """Returns why deliveries of some topic cannot be checked; an empty text if all can, or once `up` made the file.
 
     Args:
         schemes: topic -> the scheme of its signatures.
     """
+    if not settings.webhook_secrets and not settings.webhook_secrets_file.exists():
+        return ""
     try:
         known = read_secrets(settings.webhook_secrets_file)
     except BadSetting as error:
