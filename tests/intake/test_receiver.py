@@ -258,10 +258,7 @@ def test_a_request_that_is_none_is_refused(receiver: Receiver, parts: list[bytes
 def test_a_body_byte_by_byte_takes_no_longer_than_a_request_may(receiver: Receiver) -> None:
     body = body_of(6)
     head = raw_head(body, new_id()) + b"Content-Length: %d\r\n\r\n" % len(body)
-    began = time.monotonic()
-    assert answer_to(receiver, head, *(bytes([byte]) for byte in body), pause_s=0.15)[0] in (202, 408)
-    status, _ = answer_to(receiver, head, *(bytes([byte]) for byte in body[:12]), pause_s=0.25)
-    assert (status, time.monotonic() - began < 30) == (408, True)
+    assert answer_to(receiver, head, *(bytes([byte]) for byte in body[:12]), pause_s=0.25)[0] == 408
 
 
 def test_idle_connections_are_bounded_and_end(receiver: Receiver) -> None:
