@@ -27,8 +27,8 @@ from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming.driver import table_query
 from streaming.ingest.ingest_query import Ingest
-from tables.declare.captured_topic import captures
 from tables.declare.registry import Registry, load
+from tables.declare.sources.captured_topic import captures
 from tables.refresh.events.topic_specs import specs
 from tables.refresh.open_platform import Platform, ensure_domain
 

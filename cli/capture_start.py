@@ -53,7 +53,7 @@ def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[S
     from infra.delta.lake import Lake
     from infra.errors import TwofoldError
     from infra.postgres import postgres_server
-    from tables.declare.captured_topic import captures
+    from tables.declare.sources.captured_topic import captures
 
     lake = Lake(settings)
     failed: list[TwofoldError] = []
@@ -79,7 +79,7 @@ def wait_for_tables(settings: Settings, registry: Registry) -> None:
     """Prints which captured tables the database lacks; at a terminal, waits for them and captures them."""
     from infra.capture.table_catalog import missing_tables
     from infra.postgres.database_connection import address
-    from tables.declare.captured_topic import captures
+    from tables.declare.sources.captured_topic import captures
 
     tables = [capture.table for capture in captures(registry)]
     missing = missing_tables(settings, tables)

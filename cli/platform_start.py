@@ -54,7 +54,7 @@ def start_platform(
 
     with _starting(settings, domains) as registry, ThreadPoolExecutor(max_workers=1) as executor:
         spark = spark and settings.supervises_spark
-        _require_machine(settings, airflow=airflow, spark=spark, captures=captures_tables(registry))
+        _require_machine(settings, registry, airflow=airflow, spark=spark)
         programs = [*_broker(settings), *capture_programs(settings, registry), *([_spark(settings)] if spark else [])]
         warm = None
         if fresh := not supervisor.is_running(settings):
@@ -70,13 +70,14 @@ def start_platform(
             _wait_broker(settings)
         with step("Topics as declared"):
             _ensure_topics(settings, registry)
-        if streams:
-            programs += [_stream(settings, domain) for domain in registry.domains]
+        programs += [_stream(settings, domain) for domain in registry.domains if streams]
+        programs += _receiver(settings, registry)
         supervisor.start(settings, programs)
         # A broker whose definition changed was replaced just now, as was a Spark server.
         _wait_broker(settings)
         # Only now: if the platform ran without a captured domain, the database was started just now.
         ensure_captures(settings, registry, prepare_database)
+        _wait_receiver(settings, registry)
         for domain in registry.domains if streams else ():
             with step(f"Stream of the domain {domain}"):
                 _wait_stream(settings, registry, domain)
@@ -131,20 +132,25 @@ def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
                 supervisor.restart(settings, driver_name(domain))
 
 
-def _require_machine(settings: Settings, *, airflow: bool, spark: bool, captures: bool) -> None:
-    """Refuses ports held by processes that are not ours, and a machine without Java or jars."""
+def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, spark: bool) -> None:
+    """Refuses ports held by processes that are not ours, webhooks' secrets that others can read, and missing jars."""
     from infra import jars
     from infra.process import supervisor
     from infra.process.ports import require_free
     from infra.process.server_ports import server_ports
+    from infra.webhooks.webhook_secrets import add_missing
+    from tables.declare.sources.webhook_topic import webhook_topics
 
     if not supervisor.is_running(settings):
         # Processes left by a crash would hold our ports.
         supervisor.stop(settings)
     ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
-    for port in server_ports(settings, airflow=airflow, spark=spark, captures=captures):
+    captures, webhooks = captures_tables(registry), webhook_topics(registry)
+    for port in server_ports(settings, airflow=airflow, spark=spark, captures=captures, webhooks=bool(webhooks)):
         if port.program not in ours:
             require_free(port.number, port.setting, port.server)
+    if webhooks:
+        add_missing(settings, [topic.full_name for topic in webhooks])
     with step("Java and its jars"):
         jars.ensure(settings)
 
@@ -190,6 +196,20 @@ def _stream(settings: Settings, domain: str) -> Program:
         start_s=5,
         stop_wait_s=60,
     )
+
+
+def _receiver(settings: Settings, registry: Registry) -> list[Program]:
+    from intake.receiver import programs
+
+    return programs(settings, registry)
+
+
+def _wait_receiver(settings: Settings, registry: Registry) -> None:
+    from intake.receiver import wait_ready
+
+    if _receiver(settings, registry):
+        with step(f"Receiver of webhooks at {settings.receiver_address}"):
+            wait_ready(settings)
 
 
 def _spark(settings: Settings) -> Program:

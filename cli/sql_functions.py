@@ -51,7 +51,7 @@ def _ask_database(settings: Settings, registry: Registry, topics: Collection[str
         CaptureFailed: names the topic and the remedy.
     """
     from infra.capture.debezium_connector import state
-    from tables.declare.captured_topic import captures
+    from tables.declare.sources.captured_topic import captures
 
     try:
         states = [state(settings, capture) for capture in captures(registry) if capture.topic in topics]

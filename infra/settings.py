@@ -57,6 +57,12 @@ class Settings:
     )
     database_port: int = _setting(15432, "port of the supervised PostgreSQL")
     connect_port: int = _setting(18083, "port of the supervised Kafka Connect's REST interface")
+    webhook_port: int = _setting(18084, "port of the receiver of webhooks, if a topic is declared `from_webhook`")
+    webhook_secrets: str = _setting(
+        "",
+        "file of mode 0600 with a line `domain.topic = secret` for each topic of webhooks, several while one is "
+        "replaced; empty: `webhook-secrets` under home, in which `up` makes those that are missing",
+    )
     airflow_port: int = _setting(18080, "port of the Airflow UI and API")
     airflow_notifier: str = _setting(
         "",
@@ -92,6 +98,16 @@ class Settings:
     def archive_uri(self) -> str:
         """Root of the archived segments: a path or an object store URI, without a trailing slash."""
         return self.archive.rstrip("/") or str(self.home / "tiered")
+
+    @property
+    def webhook_secrets_file(self) -> Path:
+        """The file with the secrets of webhooks."""
+        return Path(self.webhook_secrets).expanduser() if self.webhook_secrets else self.home / "webhook-secrets"
+
+    @property
+    def receiver_address(self) -> str:
+        """The address of the receiver of webhooks; a topic is `/DOMAIN/TOPIC` below it."""
+        return f"http://127.0.0.1:{self.webhook_port}"
 
     @property
     def bootstrap_servers(self) -> str:

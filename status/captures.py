@@ -21,7 +21,7 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
     """
-    from tables.declare.captured_topic import captures
+    from tables.declare.sources.captured_topic import captures
 
     declared = captures(registry)
     if not declared:
@@ -76,7 +76,7 @@ def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
 def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
     """Returns the slots that no topic of any domain declares; none if no domain that runs captures a table."""
     from infra.capture.debezium_connector import undeclared_slots
-    from tables.declare.captured_topic import captures
     from tables.declare.registry import load
+    from tables.declare.sources.captured_topic import captures
 
     return undeclared_slots(settings, captures(load())) if captures(registry) else []

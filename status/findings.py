@@ -1,12 +1,14 @@
-"""Findings of the doctor about declarations and streams."""
+"""Findings of the doctor about declarations, streams and webhooks."""
 
 from __future__ import annotations
 
 from infra.delta.lake import Lake
 from infra.process.doctor import Finding
 from infra.settings import Settings
+from infra.webhooks.webhook_secrets import secrets_fault
 from status.observer import declared_progress
 from tables.declare.registry import Registry
+from tables.declare.sources.webhook_topic import webhook_topics
 from tables.refresh.acceptance import live_unproved, refused
 
 
@@ -32,3 +34,21 @@ def streams_finding(settings: Settings, registry: Registry) -> Finding:
         expected="none has failed",
         hint="Each is started again automatically once a minute; `./twofold up` loads a corrected file.",
     )
+
+
+def webhook_findings(settings: Settings, registry: Registry) -> list[Finding]:
+    """Looks for topics of webhooks whose deliveries cannot be checked; nothing if there is no such topic."""
+    topics = webhook_topics(registry)
+    if not topics:
+        return []
+    fault = secrets_fault(settings, {topic.full_name: topic.scheme for topic in topics})
+    return [
+        Finding(
+            name="Webhooks",
+            ok=not fault,
+            found=fault or "none is missing",
+            expected="a secret for each topic",
+            hint=f"Add `domain.topic = secret` to {settings.webhook_secrets_file}, of mode 600; it is read at once. "
+            "`./twofold up` adds random ones to the file in home.",
+        )
+    ]

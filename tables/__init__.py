@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quality.rules import between, expression, fresh_within, matches, not_null, one_of, unique
-from tables.declare.captured_topic import changes_of, outbox_of
 from tables.declare.functions.bloom_filters import may_hold, members, members_of_all
 from tables.declare.functions.captured_rows import history, latest_rows, latest_values
 from tables.declare.functions.event_patterns import RECORD, Event, Match, find_matches, times_then
 from tables.declare.record_fields import field, header, key
+from tables.declare.sources.captured_topic import changes_of, outbox_of
+from tables.declare.sources.webhook_topic import from_webhook
 from tables.declare.spark_names import SparkName, sql
 from tables.declare.table import table
 from tables.declare.topic import DeviceClock, Topic
@@ -35,6 +36,7 @@ __all__ = [
     "field",
     "find_matches",
     "fresh_within",
+    "from_webhook",
     "header",
     "history",
     "key",

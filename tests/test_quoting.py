@@ -51,7 +51,7 @@ READS_OTHER_TEXT = {
     "streaming/driver.py": "names of exceptions in an error of Spark",
     "tables/algebra/plan_mistakes.py": "the value of a literal",
     "tables/declare/analysis.py": "errors of Spark, and the plan that it analysed",
-    "tables/declare/captured_topic.py": "the name of a captured table",
+    "tables/declare/sources/captured_topic.py": "the name of a captured table",
     "tables/declare/code_fingerprint.py": "names of modules, and addresses in texts of values",
     "tables/declare/declaration_files.py": "errors of Python",
     "tables/declare/functions/event_patterns.py": "a schema's list of columns",

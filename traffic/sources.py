@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta, tzinfo
 from typing import Protocol
 
 from infra.errors import BadArgument
-from traffic import flight_source, shop_database, shop_source
+from traffic import flight_source, refund_notices, shop_database, shop_source
 
 
 class Record(Protocol):
@@ -51,6 +51,8 @@ class TrafficSource(Protocol):
 
 DATABASES = {"shop": shop_database}
 """Domain -> the module that writes to the captured database for it."""
+WEBHOOKS = {"shop": refund_notices}
+"""Domain -> the module that sends webhooks to it."""
 SOURCES: Mapping[str, TrafficSource] = {"flights": flight_source, "shop": shop_source}
 
 

@@ -28,9 +28,9 @@ from infra.process.file_locks import is_held
 from infra.rows.rows import here
 from infra.rows.sizes import COMMITTED, most_rows
 from infra.spark.spark_client import failing_alone
-from tables.declare.captured_topic import captures
 from tables.declare.code_fingerprint import fingerprint
 from tables.declare.registry import load
+from tables.declare.sources.captured_topic import captures
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.acceptance import require_one_definition

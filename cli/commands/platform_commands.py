@@ -35,7 +35,7 @@ def up(
         bool, typer.Option("--spark/--no-spark", help="With a Spark server; without, each command starts a JVM.")
     ] = True,
 ) -> None:
-    """Start the platform: broker, database with its capture if one is declared, streams, Spark server, Airflow.
+    """Start the platform: broker, streams, Spark server, Airflow; if declared, captured database, webhooks' receiver.
 
     Safe to repeat: running processes are left alone; a stream whose declarations changed is restarted. A declaration
     with a mistake is left out and named here and by `status`; all others run. The stream of a domain that is no longer
@@ -91,18 +91,20 @@ def doctor(as_json: Json = False) -> None:
     from infra.delta.lake import Lake
     from infra.process.doctor import examine
     from status.captures import capture_findings
-    from status.findings import declarations_finding, streams_finding
+    from status.findings import declarations_finding, streams_finding, webhook_findings
     from status.unloaded_dags import dags_finding
     from tables.declare.registry import running
+    from tables.declare.sources.webhook_topic import webhook_topics
 
     settings = Settings.from_environment()
     registry = running(settings)
     findings = [
-        *examine(settings, captures=captures_tables(registry)),
+        *examine(settings, captures=captures_tables(registry), webhooks=bool(webhook_topics(registry))),
         declarations_finding(Lake(settings), registry),
         streams_finding(settings, registry),
         dags_finding(settings, registry),
         *capture_findings(settings, registry),
+        *webhook_findings(settings, registry),
     ]
     if as_json:
         print_json(findings)
@@ -114,6 +116,8 @@ def doctor(as_json: Json = False) -> None:
 
 def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = True) -> None:
     """Prints the addresses of the platform's pages, and the next commands."""
+    from tables.declare.sources.webhook_topic import webhook_topics
+
     lines = []
     if airflow:
         from infra.airflow.airflow_processes import USER, base_url, password
@@ -125,6 +129,9 @@ def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = T
         at = address(settings)
         lines += [("Database", f"{at.host}:{at.port}, database {at.dbname}")]
         lines += [("", f"user {at.user}, password {at.password}")]
+    if topics := webhook_topics(registry):
+        lines += [("Webhooks", f"{settings.receiver_address}/{topics[0].domain}/{topics[0].name}")]
+        lines += [("", f"secrets in {settings.webhook_secrets_file}")]
     lines += [
         ("Kafka", settings.bootstrap_servers),
         ("Spark", "./twofold spark"),

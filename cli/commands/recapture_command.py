@@ -36,8 +36,8 @@ def recapture(
     from batch.capture.recapture import begin, finish, wait_ingested
     from infra.capture.debezium_connector import wait_snapshot
     from infra.delta.lake import Lake
-    from tables.declare.captured_topic import captures
     from tables.declare.registry import load
+    from tables.declare.sources.captured_topic import captures
 
     registry, lake = load(), Lake(settings)
     declared = registry.find_topic(topic)

@@ -77,6 +77,7 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
     start_platform(settings, [domain], prepare_database=database.create_tables if database else None)
     registry = running(settings)
     out.rule(f"[bold]2[/] Replay {source_of(domain).WHAT} through Kafka", align="left")
+    _send_webhooks(settings, domain, start)
     _stream(settings, registry, domain, start, end, seconds)
     out.rule("[bold]3[/] Let Airflow correct, recompute and check", align="left")
     unexplained = _correct(settings, domain)
@@ -98,6 +99,14 @@ def _require_source(source: TrafficSource, start: date, end: date) -> None:
             f"the source has {source.FIRST_DAY} to {source.LAST_DAY}.",
             hint="Choose another range; three days after it are replayed too, so that its rows close.",
         )
+
+
+def _send_webhooks(settings: Settings, domain: str, day: date) -> None:
+    from traffic.sources import WEBHOOKS
+
+    if domain in WEBHOOKS:
+        taken = WEBHOOKS[domain].send(settings, day)
+        out.print(f"[green]✓[/] Webhooks: {taken} taken, one sent again, one with a wrong signature refused")
 
 
 def _stream(settings: Settings, registry: Registry, domain: str, start: date, end: date, seconds: float) -> None:

@@ -36,11 +36,12 @@ class Finding:
     hint: str
 
 
-def examine(settings: Settings, *, captures: bool = False) -> list[Finding]:
+def examine(settings: Settings, *, captures: bool = False, webhooks: bool = False) -> list[Finding]:
     """Checks everything that the platform needs; changes nothing and needs no network.
 
     Args:
         captures: tables of a database are captured, which needs further servers.
+        webhooks: topics are filled by webhooks, which needs a receiver.
     """
     return [
         _python(),
@@ -48,7 +49,7 @@ def examine(settings: Settings, *, captures: bool = False) -> list[Finding]:
         _memory(settings),
         _disk(settings),
         _home(settings),
-        *_ports(settings, captures),
+        *_ports(settings, captures, webhooks),
         _packages(ROOT / "requirements.txt"),
         _jars(settings),
         _socket(settings),
@@ -113,9 +114,9 @@ def _home(settings: Settings) -> Finding:
     )
 
 
-def _ports(settings: Settings, captures: bool) -> Iterator[Finding]:
+def _ports(settings: Settings, captures: bool, webhooks: bool) -> Iterator[Finding]:
     ours = {process.pid for process in supervisor.state(settings)} - {None}
-    for port, setting, *_ in server_ports(settings, captures=captures):
+    for port, setting, *_ in server_ports(settings, captures=captures, webhooks=webhooks):
         free = is_free(port)
         held_by = None if free else holder(port)
         mine = held_by is not None and _is_or_descends_from(held_by.pid, ours)

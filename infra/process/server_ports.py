@@ -17,12 +17,13 @@ class ServerPort(NamedTuple):
 
 
 def server_ports(
-    settings: Settings, *, airflow: bool = True, spark: bool = True, captures: bool = False
+    settings: Settings, *, airflow: bool = True, spark: bool = True, captures: bool = False, webhooks: bool = False
 ) -> list[ServerPort]:
     """Lists the ports of the servers that the platform runs with these settings.
 
     Args:
         captures: tables of a database are captured.
+        webhooks: topics are filled by webhooks.
     """
     ports = []
     if settings.supervises_broker:
@@ -38,4 +39,6 @@ def server_ports(
         ports.append(ServerPort(settings.database_port, "TWOFOLD_DATABASE_PORT", "the database", "database"))
     if captures:
         ports.append(ServerPort(settings.connect_port, "TWOFOLD_CONNECT_PORT", "Kafka Connect", "connect"))
+    if webhooks:
+        ports.append(ServerPort(settings.webhook_port, "TWOFOLD_WEBHOOK_PORT", "the receiver of webhooks", "receiver"))
     return ports

@@ -107,8 +107,8 @@ def read_declaration(path: Path) -> Topic | DeclarationFile:
         declared = [(n, v) for n, v in vars(module).items() if isinstance(v, Topic | Draft)]
         expected = [v for n, v in declared if n == ("TOPIC" if isinstance(v, Topic) else v.derive.__name__)]
         if len(declared) != 1 or len(expected) != 1:
-            kinds = {Topic: "a Topic", Draft: "a table"}
-            names = ", ".join(f"{name} ({kinds[type(value)]})" for name, value in declared) or "none"
+            kinds = [(name, "a Topic" if isinstance(value, Topic) else "a table") for name, value in declared]
+            names = ", ".join(f"{name} ({kind})" for name, kind in kinds) or "none"
             raise BadDeclaration(
                 f"expected exactly one declaration, a Topic named TOPIC or a function under @table; found {names}.",
                 hint="One file declares one topic or one table.",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import tarfile
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,6 +22,7 @@ from tables.declare.registry import Registry, load
 from tables.refresh.open_platform import Platform
 from tests import rewrites
 from tests.plant import START
+from tests.support.published_webhooks import examples
 from tests.tables.declared import written
 from tests.worlds import World
 
@@ -215,13 +214,8 @@ def test_webhooks_go_from_a_sample_through_tables_replay_and_rebuild(
 def test_every_published_example_of_a_webhook_is_an_event(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
-    """The examples of Octokit, 329 payloads of 58 kinds under MIT's licence, as one topic."""
-    package = "@octokit/webhooks-examples@7.6.1"
-    subprocess.run(["npm", "pack", "--silent", package], cwd=tmp_path, check=True, timeout=120)
-    [archive] = tmp_path.glob("*.tgz")
-    with tarfile.open(archive) as packed:
-        examples = json.load(packed.extractfile("package/api.github.com/index.json"))  # type: ignore[arg-type]
-    records = deliveries([(kind["name"], example) for kind in examples for example in kind["examples"]])
+    """As one topic. Signed and sent, they are the subject of `tests/intake/test_receiver.py`."""
+    records = deliveries(examples(tmp_path / "fetched"))
     assert len(records) == 329
     world = World(spark, settings, "hub", registry_of(tmp_path / "declared", records))
     world.append({TOPIC: [json.dumps(record).encode() for record in records]})

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from benchmarks.nexmark import DECLARED
 from infra.encodings import schema_files
 from infra.settings import ROOT, Settings
-from tables.declare.captured_topic import changes_of
 from tables.declare.record_fields import field, header, key
 from tables.declare.registry import Registry, load
+from tables.declare.sources.captured_topic import changes_of
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, bound_as, written

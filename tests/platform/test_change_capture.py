@@ -36,8 +36,8 @@ from infra.postgres.database_connection import connected
 from infra.process import supervisor
 from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
-from tables.declare.captured_topic import captures
 from tables.declare.registry import Registry, load
+from tables.declare.sources.captured_topic import captures
 from tables.refresh.events.topic_specs import specs
 from tests.harness.tiers import this_run
 from tests.servers import wait_until

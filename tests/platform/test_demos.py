@@ -72,7 +72,7 @@ def command(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[
 
 def in_one_home(home: Path, demos: list[list[str]]) -> Series:
     """Run demos, each on what those before it left running, then take the platform down."""
-    ports = ("kafka", "controller", "airflow", "spark", "connect", "database")
+    ports = ("kafka", "controller", "airflow", "spark", "connect", "database", "webhook")
     settings = Settings(home=home, **{f"{name}_port": free_port() for name in ports})  # type: ignore[arg-type]
     ended = []
     try:
@@ -145,6 +145,8 @@ def faults(demo: Demo) -> list[str]:
     tables = sum(table.full_name in KEYS for table in load().in_order(demo.domain))
     if f"rows of {tables} tables equal what DuckDB computes" not in said or "✗" in said:
         found.append(f"the account is not right:\n{last}")
+    if demo.domain == "shop" and "taken, one sent again, one with a wrong signature refused" not in said:
+        found.append(f"the webhooks are not as sent:\n{last}")
     found += [f"{len(line)} columns: {line}" for line in said.splitlines() if len(line) > 80]
     found += [demo.unloaded] if demo.unloaded else []
     found += [f"{task} failed:\n{log}" for task, log in demo.failed.items()]

@@ -13,8 +13,8 @@ from infra.postgres import postgres_server
 from infra.process import supervisor
 from infra.process.ports import free_port
 from infra.settings import ROOT, Settings
-from tables.declare.captured_topic import captures
 from tables.declare.registry import Registry
+from tables.declare.sources.captured_topic import captures
 from tables.refresh.events.topic_specs import specs
 from tests.support.sql_script import run_script
 

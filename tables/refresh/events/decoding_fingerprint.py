@@ -11,7 +11,7 @@ from tables.declare.parameter_checks import BOUND
 from tables.declare.topic import Topic
 
 # What these say does not change what a record becomes.
-_NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes", "local_retention"}
+_NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes", "local_retention", "scheme"}
 
 
 def decoding(topic: Topic) -> str:

@@ -23,7 +23,7 @@ from infra.errors import CaptureFailed
 from infra.postgres import postgres_server
 from infra.postgres.database_connection import connected, query
 from infra.settings import Settings
-from tables.declare.captured_topic import changes_of
+from tables.declare.sources.captured_topic import changes_of
 from tables.declare.topic import Topic
 from tables.refresh.events.record_decoder import events_schema
 from tests.infra.conftest import free_port

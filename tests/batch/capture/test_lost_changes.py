@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 
 from batch.capture.lost_changes import changes_fault
 from infra.delta.lake import Lake
-from tables.declare.captured_topic import changes_of
+from tables.declare.sources.captured_topic import changes_of
 from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 from tests.tables.declared import bound_as
 

@@ -15,7 +15,7 @@ from batch.capture.snapshot_deletions import deletions, newest_snapshot
 from infra.capture.captured_table import Capture
 from infra.delta.lake import Lake
 from infra.errors import CaptureFailed
-from tables.declare.captured_topic import changes_of
+from tables.declare.sources.captured_topic import changes_of
 from tables.declare.topic import Topic
 from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, RAW_SCHEMA, Decoder, events_schema
 from tests.tables.declared import bound_as

@@ -30,8 +30,8 @@ from infra.errors import ProcessFailed, TwofoldError
 from infra.settings import ROOT, Settings
 from streaming.ingest.ingest_query import Ingest
 from streaming.query import progress
-from tables.declare.captured_topic import captures
 from tables.declare.registry import Registry, load
+from tables.declare.sources.captured_topic import captures
 from tests.harness.tiers import this_run
 from tests.servers import wait_until
 from tests.support.captured_database import captured_database

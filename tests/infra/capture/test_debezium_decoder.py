@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from infra.capture.captured_table import UNCHANGED
-from tables.declare.captured_topic import changes_of
+from tables.declare.sources.captured_topic import changes_of
 from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoded, Decoder
 from tests.tables.declared import bound_as
 

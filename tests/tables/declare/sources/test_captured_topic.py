@@ -16,8 +16,8 @@ import pytest
 from infra.errors import BadDeclaration
 from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from infra.settings import ROOT
-from tables.declare.captured_topic import captures, changes_of, outbox_of
 from tables.declare.registry import Registry, load
+from tables.declare.sources.captured_topic import captures, changes_of, outbox_of
 from tables.declare.topic import Topic
 from tables.refresh.events.record_decoder import Decoder
 from tests.tables.declared import bound_as, written

@@ -1,0 +1,1 @@
+"""Webhooks: their signatures, the secrets of these, and deliveries as records."""

@@ -1,0 +1,85 @@
+"""Secrets of webhooks: a private file with a line `topic = secret` for each."""
+
+from __future__ import annotations
+
+import secrets
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from infra.errors import BadSetting
+from infra.settings import Settings
+from infra.webhooks.signatures import Scheme, secret_fault
+
+Secrets = Mapping[str, Sequence[str]]
+"""Topic -> its secrets, all of them valid."""
+
+
+def read_secrets(file: Path) -> Secrets:
+    """Reads the secrets of each topic; empty lines and those that begin with # count for nothing.
+
+    Raises:
+        BadSetting: no such file, one that others can read, or a line of another form; no message holds a secret.
+    """
+    try:
+        mode = file.stat().st_mode
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(
+            f"The webhooks' secrets cannot be read: {error}.",
+            hint="TWOFOLD_WEBHOOK_SECRETS names a file with a line `domain.topic = secret` for each topic.",
+        ) from None
+    if mode & 0o077:
+        raise BadSetting(
+            f"{file} has the mode {mode & 0o777:o}: other users can read the webhooks' secrets.",
+            hint=f"chmod 600 {file}; then replace the secrets, if other people use this machine.",
+        )
+    found: dict[str, list[str]] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        topic, _, secret = (part.strip() for part in line.partition("="))
+        if not topic or not secret:
+            raise BadSetting(f"{file}, line {number}: expected `domain.topic = secret`.")
+        found.setdefault(topic, []).append(secret)
+    return found
+
+
+def add_missing(settings: Settings, topics: Sequence[str]) -> None:
+    """Reads the secrets; adds a random one for each topic without one, unless the file is one of yours.
+
+    Raises:
+        BadSetting: as `read_secrets`.
+    """
+    file = settings.webhook_secrets_file
+    is_yours = bool(settings.webhook_secrets)
+    if not is_yours and not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+    known = read_secrets(file)
+    if is_yours:
+        return
+    made = [
+        f"{topic} = whsec_{b64encode(secrets.token_bytes(32)).decode()}\n" for topic in topics if topic not in known
+    ]
+    with file.open("a", encoding="utf-8") as lines:
+        lines.writelines(made)
+
+
+def secrets_fault(settings: Settings, schemes: Mapping[str, Scheme]) -> str:
+    """Returns why deliveries of some topic cannot be checked; an empty text if all can, or once `up` made the file.
+
+    Args:
+        schemes: topic -> the scheme of its signatures.
+    """
+    if not settings.webhook_secrets and not settings.webhook_secrets_file.exists():
+        return ""
+    try:
+        known = read_secrets(settings.webhook_secrets_file)
+    except BadSetting as error:
+        return error.message
+    faults = [f"{topic} has no secret" for topic in schemes if topic not in known]
+    for topic, scheme in schemes.items():
+        found = [fault for secret in known.get(topic, ()) if (fault := secret_fault(scheme, secret))]
+        faults += [f"a secret of {topic}: {found[0]}"] if found else []
+    return "; ".join(faults)

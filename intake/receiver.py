@@ -1,0 +1,72 @@
+"""The supervised receiver of webhooks: `python -m intake.receiver`."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import sys
+from collections.abc import Sequence
+
+from infra.errors import ProcessFailed
+from infra.process.ports import HOST
+from infra.process.readiness import until_answered
+from infra.process.supervisord import Program
+from infra.settings import Settings
+from tables.declare.registry import Registry, running
+from tables.declare.sources.webhook_topic import WebhookTopic, webhook_topics
+
+NAME = "receiver"
+READY_S = 60.0
+
+
+def programs(settings: Settings, registry: Registry) -> list[Program]:
+    """Returns the receiver's program, which changes with the topics that it fills; none if there is no such topic."""
+    topics = webhook_topics(registry)
+    if not topics:
+        return []
+    filled = " ".join(f"{topic.full_name}:{topic.scheme}:{topic.event_time}" for topic in topics)
+    return [
+        Program(
+            name=NAME,
+            command=[sys.executable, "-m", "intake.receiver"],
+            environment={**settings.environment(), "DECLARATIONS": filled},
+            stage=1,
+            stop_wait_s=40,
+        )
+    ]
+
+
+def wait_ready(settings: Settings) -> None:
+    """Waits until the receiver answers.
+
+    Raises:
+        ProcessFailed: it did not within `READY_S`.
+    """
+
+    def ask() -> None:
+        connection = http.client.HTTPConnection(HOST, settings.webhook_port, timeout=5)
+        try:
+            connection.request("GET", "/")
+            connection.getresponse()
+        except OSError as error:
+            raise ProcessFailed(
+                f"The receiver of webhooks at {settings.receiver_address} does not answer: {error}.",
+                hint=f"See {settings.logs / f'{NAME}.log'}.",
+            ) from None
+        finally:
+            connection.close()
+
+    until_answered(ask, ProcessFailed, READY_S)
+
+
+def main(settings: Settings, topics: Sequence[WebhookTopic]) -> None:
+    """Receives webhooks for these topics until it is stopped."""
+    from intake.webhook_server import serve
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    serve(settings, topics)
+
+
+if __name__ == "__main__":
+    _settings = Settings.from_environment()
+    main(_settings, webhook_topics(running(_settings)))

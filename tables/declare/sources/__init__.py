@@ -1,0 +1,1 @@
+"""Topics that no producer of records fills: a database, or webhooks."""

@@ -1,0 +1,66 @@
+"""The receiver is supervised only where a topic is declared for it, and looked at by the doctor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from infra.process.doctor import examine
+from infra.process.server_ports import server_ports
+from infra.settings import Settings
+from intake.receiver import programs
+from status.findings import webhook_findings
+from tables.declare.registry import Registry, load
+from tests.tables.declared import written
+
+FILE = '''\
+"""Refunds, as the bank reports them."""
+from tables import from_webhook
+
+TOPIC = from_webhook(scheme="standard", schema={"cents": "int"})
+'''
+
+
+def declared(folder: Path, text: str = FILE) -> Registry:
+    return load(written(folder, {"bank/refunds.py": text})).require_sound()
+
+
+def test_without_a_topic_of_webhooks_nothing_is_started(settings: Settings) -> None:
+    flights = load().restricted_to(["flights"])
+    assert programs(settings, flights) == []
+    assert webhook_findings(settings, flights) == []
+    assert "receiver" not in {port.program for port in server_ports(settings)}
+
+
+def test_the_program_changes_with_what_it_has_to_know(settings: Settings, tmp_path: Path) -> None:
+    [program] = programs(settings, declared(tmp_path / "one"))
+    [same] = programs(settings, declared(tmp_path / "two", FILE.replace("the bank", "a bank")))
+    [other] = programs(settings, declared(tmp_path / "three", FILE.replace("standard", "github")))
+    assert program.name == "receiver"
+    assert program == same
+    assert program != other
+
+
+def test_the_port_of_the_receiver_is_known_and_looked_at(settings: Settings) -> None:
+    [port] = [port for port in server_ports(settings, webhooks=True) if port.program == "receiver"]
+    assert (port.number, port.setting) == (18084, "TWOFOLD_WEBHOOK_PORT")
+    assert settings.receiver_address == "http://127.0.0.1:18084"
+    assert "Port 18084" in {finding.name for finding in examine(settings, webhooks=True)}
+    assert "Port 18084" not in {finding.name for finding in examine(settings)}
+
+
+def test_the_doctor_names_a_topic_without_a_secret(settings: Settings, tmp_path: Path) -> None:
+    registry = declared(tmp_path / "tables")
+    [finding] = webhook_findings(settings, registry)
+    assert finding.ok, "the first `up` makes it"
+    yours = replace(settings, webhook_secrets=str(tmp_path / "nowhere"))
+    [finding] = webhook_findings(yours, registry)
+    assert (finding.ok, "cannot be read" in finding.found) == (False, True)
+    file = settings.webhook_secrets_file
+    file.parent.mkdir(parents=True)
+    file.touch(mode=0o600)
+    [finding] = webhook_findings(settings, registry)
+    assert finding.found == "bank.refunds has no secret"
+    file.write_text("bank.refunds = whsec_YQ==\n")
+    [finding] = webhook_findings(settings, registry)
+    assert (finding.ok, finding.found) == (True, "none is missing")
