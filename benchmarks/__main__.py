@@ -19,7 +19,7 @@ BENCHMARKS = {
     "ledgers": "ledger_growth",
     "revisions": "refresh.revision_time",
     "timelines": "refresh.timeline_refresh",
-    "searches": "refresh.stored_searches",
+    "searches": "refresh.search_speed",
     "kinds": "stateful_throughput",
     "decoding": "decoding",
     "dags": "dag_parsing",

@@ -32,7 +32,7 @@ class Query(Protocol):
         """Whether a text of `searchable`, with the numbers of its row, meets the query."""
 
     def anchors(self, common: Collection[str]) -> frozenset[str]:
-        """Returns words of which each text that meets the query has at least one, or `EVERY`.
+        """Returns words, or `EVERY`: each text that meets the query has at least one of them.
 
         Args:
             common: words that are taken only if there is no other choice.
@@ -72,7 +72,7 @@ class Within:
 
 @dataclass(frozen=True)
 class Not:
-    """What does not meet a query."""
+    """A query that is met by what does not meet another one."""
 
     query: Query
 
@@ -85,7 +85,7 @@ class Not:
 
 @dataclass(frozen=True)
 class AllOf:
-    """What meets each of several queries."""
+    """Several queries that must all be met."""
 
     queries: tuple[Query, ...]
 
@@ -98,7 +98,7 @@ class AllOf:
 
 @dataclass(frozen=True)
 class AnyOf:
-    """What meets one of several queries."""
+    """Several queries; one of them must be met."""
 
     queries: tuple[Query, ...]
 

@@ -127,8 +127,7 @@ def _by_client() -> Iterator[None]:
                 return _analysing.get() or known()
 
             is_remote.is_ours = True  # type: ignore[attr-defined]
-            utils.is_remote = is_remote
-            vectorized.is_remote = is_remote  # type: ignore[attr-defined]
+            utils.is_remote = vectorized.is_remote = is_remote  # type: ignore[attr-defined]
     token = _analysing.set(True)
     try:
         yield

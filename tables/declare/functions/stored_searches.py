@@ -1,8 +1,8 @@
 """Searches over a stream: stored queries by the words that a text must have, and the texts that meet them.
 
-A query is found by its anchors, words of which each text that meets it has at least one: a table of queries and anchors
-is joined with the words of texts, and each pair that this finds is evaluated exactly. So the cost follows the matches,
-not the product of texts and queries.
+A query is found by its anchors: each text that meets it has at least one of them as a word. A table of queries and
+anchors is joined with the words of texts, and each pair that this finds is evaluated exactly. So the cost follows the
+matches, not the product of texts and queries.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from infra.errors import BadArgument, BadDeclaration
 from infra.text.analyzer import require_language
 from infra.text.stored_query import EVERY, Query, anchors_of, parse, searchable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
 ANCHOR, MISTAKE, LANGUAGE = "anchor", "mistake", "language"
@@ -49,6 +48,7 @@ def search_terms(
         The columns of `searches`, `language`, `anchor`, and `mistake`, null for a query that can be read. A search with
         `anchor` identifies a row.
     """
+    import pyarrow as pa
     from pyspark.sql import functions as F
 
     require_language(language)
@@ -87,6 +87,7 @@ def search_matches(
         BadDeclaration: no column is searched.
         BadArgument: a query names a number that is not in `numbers`; terms of another language are an error of Spark.
     """
+    import pyarrow as pa
     from pyspark.sql import functions as F
 
     require_language(language)
@@ -117,7 +118,9 @@ def _of_arrays(function: Callable[..., pa.Array], kind: pa.DataType) -> Callable
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.pandas.types import from_arrow_type
 
-    return arrow_udf(function, from_arrow_type(kind))  # type: ignore[call-overload,no-any-return]
+    # Spark would look up the annotations of the function, which are there for the type checker alone.
+    plain = lambda *columns: function(*columns)  # noqa: E731
+    return arrow_udf(plain, from_arrow_type(kind))  # type: ignore[call-overload,no-any-return]
 
 
 def _anchors(written: str | None, language: str, numbers: Sequence[str], common: Sequence[str]) -> dict[str, object]:
