@@ -19,6 +19,7 @@ BENCHMARKS = {
     "ledgers": "ledger_growth",
     "revisions": "refresh.revision_time",
     "timelines": "refresh.timeline_refresh",
+    "searches": "refresh.search_speed",
     "kinds": "stateful_throughput",
     "decoding": "decoding",
     "dags": "dag_parsing",

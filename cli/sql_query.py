@@ -6,11 +6,11 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadArgument, MissingTool, TwofoldError
+from infra.duckdb_session import load_extension
+from infra.errors import BadArgument, TwofoldError
 from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Analyst:
 
         self.connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
         self.connection.execute("SET TimeZone = 'UTC'")
-        self.connection.execute(f"LOAD {DUCKDB.literal(str(_extension()))}")
+        load_extension(self.connection, "delta")
         folders = lake.settings.lake_uri, str(lake.settings.plans)
         for name, paths in (("allowed_directories", folders), ("allowed_paths", map(str, files))):
             self.connection.execute(f"SET {name} = [{DUCKDB.literals(paths)}]")
@@ -146,14 +146,3 @@ class Analyst:
         if not self.names:
             return "There is no table yet: ./twofold up starts the streams."
         return f"The tables are {', '.join(self.names)}."
-
-
-def _extension() -> Path:
-    spec = find_spec("duckdb_extension_delta")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        for path in Path(folder).rglob("delta.duckdb_extension"):
-            return path
-    raise MissingTool(
-        "The package duckdb-extension-delta is not installed.",
-        hint="`make setup` installs what requirements.txt lists.",
-    )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infra.errors import MissingTool
 from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
@@ -34,6 +36,23 @@ def query(sql: str, parameters: Sequence[object] = (), **relations: object) -> p
     for name, rows in relations.items():
         connection.register(name, rows)
     return connection.execute(sql, list(parameters) or None).to_arrow_table()
+
+
+def load_extension(connection: DuckDBPyConnection, name: str) -> None:
+    """Loads the extension of DuckDB that the package `duckdb-extension-NAME` holds, without a network.
+
+    Raises:
+        MissingTool: the package is not installed.
+    """
+    spec = find_spec(f"duckdb_extension_{name}")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for path in Path(folder).rglob(f"{name}.duckdb_extension"):
+            connection.execute(f"LOAD {DUCKDB.literal(str(path))}")
+            return
+    raise MissingTool(
+        f"The package duckdb-extension-{name} is not installed.",
+        hint="`make setup` installs what requirements.txt lists.",
+    )
 
 
 def parquet(*places: Path) -> str:

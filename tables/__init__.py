@@ -8,6 +8,7 @@ from quality.rules import between, expression, fresh_within, matches, not_null, 
 from tables.declare.functions.bloom_filters import may_hold, members, members_of_all
 from tables.declare.functions.captured_rows import history, latest_rows, latest_values
 from tables.declare.functions.event_patterns import RECORD, Event, Match, find_matches, times_then
+from tables.declare.functions.stored_searches import search_matches, search_terms
 from tables.declare.record_fields import field, header, key
 from tables.declare.sources.captured_topic import changes_of, outbox_of
 from tables.declare.sources.webhook_topic import from_webhook
@@ -49,6 +50,8 @@ __all__ = [
     "not_null",
     "one_of",
     "outbox_of",
+    "search_matches",
+    "search_terms",
     "sql",
     "table",
     "times_then",

@@ -31,7 +31,7 @@ MAY_IMPORT = {
 ORDER = (
     ("infra/sql",),
     ("infra",),
-    ("infra/rows", "infra/process"),
+    ("infra/rows", "infra/process", "infra/text"),
     ("infra/kafka", "infra/airflow", "infra/spark", "infra/postgres"),
     ("infra/archive/format",),
     ("infra/archive",),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,6 +40,13 @@ if TYPE_CHECKING:
     from traffic.fault_injection import Message
 
 _empty_lakes: dict[str, Path] = {}
+
+
+class Keyed(NamedTuple):
+    """A record with a key of its own; without a value it is a tombstone."""
+
+    key: bytes
+    value: bytes | None
 
 
 @dataclass
@@ -87,7 +94,7 @@ class World:
         shutil.copytree(self.settings.home, settings.home)
         return replace(self, settings=settings, log=dict(self.log))
 
-    def append(self, records: Mapping[str, Sequence[bytes]], headers: Sequence[tuple[str, bytes]] = ()) -> None:
+    def append(self, records: Mapping[str, Sequence[bytes | Keyed]], headers: Sequence[tuple[str, bytes]] = ()) -> None:
         """Ingest records by topic, all in partition 0, at the next offsets.
 
         Args:
@@ -119,19 +126,20 @@ class World:
         files.write.format("delta").mode("append").save(self.lake.uri(topic.full_name))
 
     def raw(
-        self, name: str, values: Sequence[bytes], headers: Sequence[tuple[str, bytes]] = ()
+        self, name: str, values: Sequence[bytes | Keyed], headers: Sequence[tuple[str, bytes]] = ()
     ) -> tuple[pa.Table, dict[int, tuple[int, int]]]:
         """Add records to the log, all in partition 0; as ingest gets them, and their offsets."""
         topic = self.registry.find_topic(name)
         name, schema = topic.full_name, raw_schema(raw_columns(topic))
         before = self.log.get(name, schema.empty_table())
         start, end = len(before), len(before) + len(values)
+        keyed = [one if isinstance(one, Keyed) else Keyed(b"key", one) for one in values]
         columns = [
             pa.array([0] * len(values), pa.int32()),
             pa.array(range(start, end), pa.int64()),
             pa.array([datetime.now(UTC)] * len(values), pa.timestamp("us", tz="UTC")),
-            pa.array([b"key"] * len(values)),
-            pa.array(values, pa.binary()),
+            pa.array([one.key for one in keyed], pa.binary()),
+            pa.array([one.value for one in keyed], pa.binary()),
         ]
         if topic.reads_headers:
             found = [{"key": header, "value": value} for header, value in headers] or None

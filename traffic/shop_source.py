@@ -145,7 +145,21 @@ class PageView(TrafficRecord, frozen=True, kw_only=True, rename={"at": "viewed_a
     at: datetime
 
 
-Record = Login | Search | Click | CartEvent | Order | Payment | PostEvent | FollowEvent | PageView
+class SavedSearch(TrafficRecord, frozen=True, kw_only=True, rename={"at": "saved_at"}):
+    """A record of `shop.saved_searches`; its key says whose search of which name it is."""
+
+    topic = "shop.saved_searches"
+    customer: str
+    name: str
+    query: str
+    at: datetime
+
+    @property
+    def key(self) -> str:
+        return f"{self.customer}/{self.name}"
+
+
+Record = Login | Search | Click | CartEvent | Order | Payment | PostEvent | FollowEvent | PageView | SavedSearch
 
 
 def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
@@ -159,7 +173,7 @@ def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
 def _day(day: date) -> tuple[Record, ...]:
     dice = random.Random(f"shop {day}")
     visits = (_Visit(dice, day, number) for number in range(VISITS))
-    return tuple(record for visit in visits for record in (*visit.records(), *visit.posts(), *visit.views()))
+    return tuple(record for visit in visits for record in visit.everything())
 
 
 @cache
@@ -178,6 +192,11 @@ class _Visit:
         self._at = datetime.combine(day, time(tzinfo=ZONE)) + timedelta(seconds=dice.randrange(86_400))
         self._cart = Cart(f"b{self._name}")
         self._mistakes = random.Random(f"mistakes {self._name}")
+
+    def everything(self) -> Iterator[Record]:
+        """Yields all records of the visit, in order of time."""
+        for part in (self.records, self.posts, self.views, self.saves):
+            yield from part()
 
     def records(self) -> Iterator[Record]:
         """Yields a login, then, ever more rarely, searches, a filled cart, an order and its payment."""
@@ -224,6 +243,19 @@ class _Visit:
         for number in range(dice.randrange(4)):
             page = f"/{self._product()}"
             yield PageView(view_id=f"v{self._name}-{number}", customer=self._who, page=page, at=self._after(2, 90))
+
+    def saves(self) -> Iterator[Record]:
+        """Yields, after few visits, a search for posts that the customer saves, and perhaps changes later."""
+        dice = self._dice = random.Random(f"saves {self._name}")
+        if dice.random() < 0.03:
+            one, other = dice.sample(PRODUCTS, 2)
+            queries = (f"{one}s", f'"The {one} is here" NOT broken', f"{one} OR {other} broken", f"{one} version:2..")
+            yield self._saved(dice.choice(queries), (5, 60))
+            if dice.random() < 0.5:
+                yield self._saved(dice.choice(queries), (60, 3_000))
+
+    def _saved(self, query: str, pause: tuple[int, int]) -> SavedSearch:
+        return SavedSearch(customer=self._who, name=self._name, query=query, at=self._after(*pause))
 
     def _post(
         self,

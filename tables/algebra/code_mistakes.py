@@ -46,7 +46,7 @@ copy csv dataclasses datetime decimal difflib enum fractions functools graphlib 
 itertools json logging lzma math msgspec numbers numpy operator os.path.basename os.path.dirname os.path.join
 os.path.split os.path.splitext pandas pathlib.PurePath pathlib.PurePosixPath pprint pyarrow pyspark re reprlib
 statistics string struct sys.float_info sys.maxsize sys.modules textwrap threading types typing typing_extensions
-unicodedata urllib.parse uuid warnings xml zlib zoneinfo
+tantivy.Filter tantivy.TextAnalyzerBuilder tantivy.Tokenizer unicodedata urllib.parse uuid warnings xml zlib zoneinfo
 """
 PURE = frozenset(_COMPUTING.split())
 """What is accepted, but for what is refused of it; and the functions that Python has without an import."""

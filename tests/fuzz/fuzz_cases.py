@@ -11,6 +11,8 @@ from string import ascii_uppercase, digits
 
 from hypothesis import strategies as st
 
+from tests.worlds import Keyed
+
 START = datetime(2013, 3, 9, 12, tzinfo=UTC)  # the night of a clock change follows
 END_MIN = 13_500
 CLOSING_MIN = 40_000
@@ -81,7 +83,7 @@ class Sent:
 
     minute: int
     topic: str
-    value: bytes
+    value: bytes | Keyed
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,11 @@ class Schedule:
     reconciles: tuple[Reconciling, ...]
     small_rows: int = 50_000
 
-    def parts(self, log: Sequence[Sent]) -> Iterator[Mapping[str, list[bytes]]]:
+    def parts(self, log: Sequence[Sent]) -> Iterator[Mapping[str, list[bytes | Keyed]]]:
         """Micro-batches: the values of each topic."""
         ends = [*sorted(self.cuts), CLOSING_MIN * 2]
         for start, end in zip([-END_MIN, *ends], ends, strict=False):
-            part: dict[str, list[bytes]] = {}
+            part: dict[str, list[bytes | Keyed]] = {}
             for one in log:
                 if start <= one.minute < end:
                     part.setdefault(one.topic, []).append(one.value)

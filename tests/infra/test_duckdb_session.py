@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.duckdb_session import duckdb_utc, parquet, query
+from infra.duckdb_session import duckdb_utc, load_extension, parquet, query
+from infra.errors import MissingTool
 from infra.settings import ROOT
 
 
@@ -63,3 +64,8 @@ def test_threads_use_connections_at_the_same_time() -> None:
 
     with ThreadPoolExecutor(max_workers=4) as pool:
         assert list(pool.map(total, range(2, 60))) == [n * (n - 1) // 2 for n in range(2, 60)]
+
+
+def test_an_extension_that_is_not_installed_is_named() -> None:
+    with pytest.raises(MissingTool, match=r"duckdb-extension-none is not installed\.\nHint: `make setup`"):
+        load_extension(duckdb_utc(), "none")

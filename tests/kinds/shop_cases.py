@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
@@ -11,6 +12,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.fuzz.fuzz_cases import CLOSING_MIN, END_MIN, TICK_MIN, Sent, scheduled, sent, stamp
+from tests.worlds import Keyed
+
+WORDS = ("lamp", "Lamps", "red", "réd", "the", "is", "here,", "here", "lámp.")
+"""The words of posts, some of which are the same to a search."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +108,18 @@ class Login:
 
 @dataclass(frozen=True, kw_only=True)
 class PostEvent:
-    """What happens to one of three posts; events may disagree on its author, and claim one version."""
+    """What happens to one of three posts; events may disagree on its author, and claim one version.
+
+    Attributes:
+        words: of its text, from `WORDS`.
+    """
 
     post: int
     author: int
     kind: str
     version: int
     product: int | None
+    words: tuple[str, ...]
     minute: int
     heard: int
     sent_again: int | None
@@ -127,7 +137,18 @@ class FollowEvent:
     sent_again: int | None
 
 
-Part = Order | Attempt | CartEvent | Search | Click | Login | PostEvent | FollowEvent
+@dataclass(frozen=True, kw_only=True)
+class SavedSearch:
+    """A customer saves or changes one of three searches, or removes it: None; one that ends in `(` cannot be read."""
+
+    search: int
+    query: str | None
+    minute: int
+    heard: int
+    sent_again: int | None
+
+
+Part = Order | Attempt | CartEvent | Search | Click | Login | PostEvent | FollowEvent | SavedSearch
 
 
 @dataclass(frozen=True)
@@ -142,6 +163,7 @@ class Case:
     logins: tuple[Login, ...] = ()
     post_events: tuple[PostEvent, ...] = ()
     follow_events: tuple[FollowEvent, ...] = ()
+    saved_searches: tuple[SavedSearch, ...] = ()
 
     def __len__(self) -> int:
         return sum(len(getattr(self, part.name)) for part in fields(self))
@@ -155,6 +177,7 @@ class Case:
             "logins",
             "post_events",
             "follow_events",
+            "saved_searches",
             "searches",
             "orders",
         ):
@@ -237,6 +260,24 @@ logins = st.builds(
     heard=heard,
     sent_again=sent_again,
 )
+post_texts = st.lists(st.sampled_from(WORDS), max_size=5).map(tuple)
+words = st.sampled_from(["lamp", "lamps", "red", "LÁMP", "here", '"red lamp"', '"the lamps"', '"lamp, is red"'])
+search_parts = st.builds(
+    "{}{}".format,
+    st.sampled_from(["", "", "NOT "]),
+    st.one_of(words, words, words, st.sampled_from(["version:2..", "version:..1", "version:2..2"])),
+)
+queries = st.lists(st.lists(search_parts, min_size=1, max_size=3).map(" ".join), min_size=1, max_size=2).map(
+    " OR ".join
+)
+saved_searches = st.builds(
+    SavedSearch,
+    search=st.sampled_from([0, 0, 1, 2]),
+    query=st.one_of(queries, queries, queries, st.sampled_from([None, "lamp ("])),
+    minute=st.one_of(st.integers(0, 3), st.integers(0, 200)),
+    heard=heard,
+    sent_again=sent_again,
+)
 post_events = st.builds(
     PostEvent,
     post=st.sampled_from([0, 0, 1, 2]),
@@ -244,6 +285,7 @@ post_events = st.builds(
     kind=st.sampled_from(["posted", "posted", "edited", "edited", "deleted"]),
     version=st.integers(1, 3),
     product=st.sampled_from([0, 1, None]),
+    words=post_texts,
     minute=st.one_of(st.integers(0, 3), st.integers(0, 200)),
     heard=heard,
     sent_again=sent_again,
@@ -272,12 +314,15 @@ visited_cases = st.builds(
     st.lists(logins, min_size=1, max_size=2),
 )
 followed_cases = st.builds(
-    lambda posts, follows: Case((), post_events=tuple(posts), follow_events=tuple(follows)),
+    lambda posts, follows, saved: Case(
+        (), post_events=tuple(posts), follow_events=tuple(follows), saved_searches=tuple(saved)
+    ),
     st.lists(post_events, min_size=1, max_size=5),
     st.lists(follow_events, min_size=1, max_size=8),
+    st.lists(saved_searches, min_size=1, max_size=5),
 )
 cases = st.one_of(paid_cases, visited_cases, followed_cases)
-"""Of a checkout, of a visit, of timelines: all of them in one would be too much for Hypothesis to draw."""
+"""Of a checkout, of a visit, of timelines and searches: all of them in one would be too much for Hypothesis to draw."""
 
 
 def _once(events: Sequence[CartEvent]) -> list[CartEvent]:
@@ -315,6 +360,7 @@ def owners(world: Sequence[Case]) -> dict[str, int]:
         "m": 3,
         "a": 2,
         "f": 4,
+        "q": 3,
     }
     return {
         f"{_space(nth)}{kind}{n}": nth for nth in range(len(world)) for kind, most in kinds.items() for n in range(most)
@@ -336,6 +382,7 @@ def _clock() -> Iterator[Sent]:
         yield from _of_search(Search(**at), "ZZ", minute)
         yield from _of_click(Click(search=0, **at), f"ZZs{minute}", "ZZ", minute)
         yield from _of_login(Login(customer=0, country=0, **at), "ZZ", minute)
+    yield from _of_saved(SavedSearch(search=0, query="a clock", minute=0, heard=0, sent_again=None), "ZZ")
 
 
 def _records(case: Case, space: str) -> Iterator[Sent]:
@@ -355,10 +402,12 @@ def _records(case: Case, space: str) -> Iterator[Sent]:
         yield from _of_click(click, search_id, space, n)
     for n, login in enumerate(case.logins):
         yield from _of_login(login, space, n)
-    for n, post_event in enumerate(case.post_events):
-        yield from _of_post(post_event, space, n)
+    for post_event in case.post_events:
+        yield from _of_post(post_event, space)
     for follow_event in case.follow_events:
         yield from _of_follow(follow_event, space)
+    for saved in case.saved_searches:
+        yield from _of_saved(saved, space)
 
 
 def _of_order(order: Order, space: str, n: int) -> Iterator[Sent]:
@@ -437,14 +486,14 @@ def _of_login(login: Login, space: str, n: int) -> Iterator[Sent]:
     yield from _sent(login, "logins", record)
 
 
-def _of_post(event: PostEvent, space: str, n: int) -> Iterator[Sent]:
+def _of_post(event: PostEvent, space: str) -> Iterator[Sent]:
     record = {
         "post_id": f"{space}m{event.post}",
         "author": f"{space}a{event.author}",
         "kind": event.kind,
         "version": event.version,
         "product": None if event.product is None else f"{space}p{event.product}",
-        "text": None if event.kind == "deleted" else f"text {n}",
+        "text": None if event.kind == "deleted" else " ".join(event.words),
         "happened_at": stamp(event.minute),
     }
     yield from _sent(event, "post_events", record)
@@ -458,6 +507,19 @@ def _of_follow(event: FollowEvent, space: str) -> Iterator[Sent]:
         "happened_at": stamp(event.minute),
     }
     yield from _sent(event, "follow_events", record)
+
+
+def _of_saved(saved: SavedSearch, space: str) -> Iterator[Sent]:
+    record = {
+        "customer": f"{space}c0",
+        "name": f"search {saved.search}",
+        "query": saved.query,
+        "saved_at": stamp(saved.minute),
+    }
+    value = None if saved.query is None else json.dumps(record).encode()
+    first, keyed = saved.minute + saved.heard, Keyed(f"{space}q{saved.search}".encode(), value)
+    for minute in (first, *(() if saved.sent_again is None else [first + saved.sent_again])):
+        yield Sent(minute, "saved_searches", keyed)
 
 
 def _sent(part: Part, topic: str, record: Mapping[str, object]) -> Iterator[Sent]:

@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from infra.settings import ROOT
 from tests.fuzz.fuzz_cases import Sent
-from tests.worlds import World
+from tests.worlds import Keyed, World
 from traffic.expected.expected_shop import load_records
 from traffic.expected.expected_tables import is_final, query_of
 
@@ -25,6 +26,7 @@ TOPICS = {
     "logins": "login_id",
     "post_events": "post_id || version",
     "follow_events": "follower || author",
+    "saved_searches": "_key",
 }
 """Topic -> what identifies its records."""
 NAMED = {
@@ -62,7 +64,7 @@ class Oracle:
     def __init__(self, log: Sequence[Sent], most_followers: int) -> None:
         self._connection = duckdb.connect()
         self._connection.execute("SET TimeZone = 'UTC'")
-        found = {topic: [json.loads(record.value) for record in log if record.topic == topic] for topic in TOPICS}
+        found = {topic: [_sent(record) for record in log if record.topic == topic] for topic in TOPICS}
         load_records(self._connection, found, query_of("shop.source"))
         self._connection.execute(f"SET VARIABLE most_followers = {most_followers}")
 
@@ -117,3 +119,11 @@ class Oracle:
             ).fetchall()
             faults += [f"shop.{table} names {record} for {row}" for row, record in wrong]
         return faults
+
+
+def _sent(record: Sent) -> dict[str, Any]:
+    """The fields of a record; of one with a key of its own also that, and nulls without a value."""
+    if isinstance(record.value, Keyed):
+        fields = dict.fromkeys(("customer", "name", "query")) if record.value.value is None else {}
+        return {"_key": record.value.key.decode(), **fields, **json.loads(record.value.value or "{}")}
+    return json.loads(record.value)

@@ -14,6 +14,7 @@ from tables.declare.topic import Topic
 from traffic import producer
 from traffic.fault_injection import CORRUPTIONS, TRUE, FaultInjection, Message, encode
 from traffic.flight_source import Departure, Observation, Record, records
+from traffic.shop_source import SavedSearch
 
 JANUARY_2 = (date(2013, 1, 2), date(2013, 1, 3))
 
@@ -58,6 +59,15 @@ def test_perfect_reporters_send_every_record_once_the_moment_it_happens(
 ) -> None:
     found = sent(two_days, topics, FaultInjection.none())
     assert [(m.send_at, m.key, m.kind) for m in found] == [(r.at, r.key.encode(), TRUE) for r in two_days]
+
+
+def test_a_compacted_topic_gets_every_record_once_and_at_once() -> None:
+    """A late repetition would be what it holds."""
+    topic = registry.load().find_topic("shop.saved_searches")
+    saved = SavedSearch(customer="c1", name="a", query="lamp", at=datetime(2026, 3, 2, tzinfo=UTC))
+    value = b'{"customer":"c1","name":"a","query":"lamp","saved_at":"2026-03-02T00:00:00Z"}'
+    how = FaultInjection(minutes_share=0, hours_share=1, duplicate_share=1, corrupt_share=1)
+    assert list(how.messages(saved, topic)) == [Message(saved.at, "shop.saved_searches", b"c1/a", value, TRUE)]
 
 
 def test_a_record_suffers_the_same_whatever_else_is_sent(topics: dict[str, Topic], two_days: list[Record]) -> None:

@@ -8,7 +8,7 @@ from itertools import groupby
 import pytest
 
 from traffic.expected.expected_tables import expected
-from traffic.shop_source import CartEvent, Login, records
+from traffic.shop_source import CartEvent, Login, SavedSearch, records
 
 WEEK = (date(2026, 3, 2), date(2026, 3, 9))
 
@@ -70,3 +70,9 @@ def test_searches_lead_to_clicks_to_none_and_to_clicks_that_come_too_late() -> N
 def test_some_orders_are_made_twice_by_a_second_click() -> None:
     made = sum(len([r for r in day if r.topic == "shop.orders"]) for _, day in records(*WEEK))
     assert expected("shop.meant_orders", *WEEK).num_rows < made
+
+
+def test_some_searches_are_saved_and_some_changed_and_posts_meet_them() -> None:
+    saved = [record.key for _, day in records(*WEEK) for record in day if isinstance(record, SavedSearch)]
+    assert 40 < len(set(saved)) < len(saved) < 300
+    assert len(set(expected("shop.matching_searches", *WEEK)["search_id"].to_pylist())) > len(set(saved)) / 2

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from infra.duckdb_session import load_extension
 from traffic import shop_database, shop_source
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ KEYS = {
     "shop.follows": ("follower", "author"),
     "shop.popular_authors": ("author",),
     "shop.timelines": ("follower", "post_id"),
+    "shop.saved_search_terms": ("search_id", "anchor"),
+    "shop.matching_searches": ("post_id", "search_id"),
     "shop.customers": ("customer",),
     "shop.shipments": ("shipment_id",),
     "shop.shipped_to": ("shipment_id",),
@@ -55,6 +58,7 @@ TOPICS = (
     "post_events",
     "follow_events",
     "page_views",
+    "saved_searches",
 )
 NESTED = ("lines", "labels")
 """Fields that the queries read as JSON."""
@@ -71,7 +75,9 @@ def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: 
     by_topic: dict[str, list[Mapping[str, Any]]] = {topic: [] for topic in TOPICS}
     for _, day in shop_source.records(start, end):
         for record in day:
-            by_topic[record.topic.removeprefix("shop.")].append(json.loads(msgspec.json.encode(record)))
+            by_topic[record.topic.removeprefix("shop.")].append(
+                {"_key": record.key, **json.loads(msgspec.json.encode(record))}
+            )
     load_records(connection, by_topic, source)
     _load_changes(connection, start, end)
 
@@ -79,9 +85,13 @@ def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: 
 def load_records(
     connection: duckdb.DuckDBPyConnection, found: Mapping[str, Sequence[Mapping[str, Any]]], source: str
 ) -> None:
-    """Loads records into the relations that the queries read: topic -> its records in log order, in JSON form."""
+    """Loads records into the relations that the queries read: topic -> its records in log order, in JSON form.
+
+    The key of a record is `_key`, where the queries need it.
+    """
     import pyarrow as pa
 
+    load_extension(connection, "fts")  # for its stems
     for topic, records in found.items():
         rows = [
             {c: json.dumps(v) if c in NESTED and v is not None else v for c, v in row.items()} | {"_offset": offset}

@@ -117,6 +117,7 @@ def plan_of(function: Callable[..., Any], inputs: Iterable[str]) -> Any:
 def _by_client() -> Iterator[None]:
     """Makes Spark functions of this thread build plans of the client, whatever sessions the process has."""
     from pyspark.sql import utils
+    from pyspark.sql.pandas import functions as vectorized
 
     with _patching:
         if not hasattr(utils.is_remote, "is_ours"):
@@ -126,7 +127,7 @@ def _by_client() -> Iterator[None]:
                 return _analysing.get() or known()
 
             is_remote.is_ours = True  # type: ignore[attr-defined]
-            utils.is_remote = is_remote
+            utils.is_remote = vectorized.is_remote = is_remote  # type: ignore[attr-defined]
     token = _analysing.set(True)
     try:
         yield

@@ -115,3 +115,35 @@ FROM (
 WHERE last_at > coalesce(ended_at, '-infinity');
 
 SET VARIABLE most_followers = 50;
+
+-- Saved searches: the last of each, without those that a record without a value removed.
+CREATE TABLE searches_now AS
+SELECT search_id, customer, name, query
+FROM (
+    SELECT _key AS search_id, customer, name, query FROM saved_searches
+    QUALIFY row_number() OVER (PARTITION BY _key ORDER BY _offset DESC) = 1
+)
+WHERE query IS NOT NULL;
+
+CREATE MACRO words_of(text) AS
+    list_transform(regexp_extract_all(strip_accents(lower(text)), '[a-z0-9]+'), lambda word: stem(word, 'english'));
+CREATE MACRO in_a_row(words) AS ' ' || array_to_string(coalesce(words, []), ' ') || ' ';
+
+-- What the searches of traffic and tests are made of: texts between ORs, of which one must be met; of such a text
+-- all parts must be met. A search with a parenthesis is one that cannot be read.
+CREATE TABLE searched_parts AS
+SELECT *, words_of(what) AS words,
+    try_cast(regexp_extract(what, '^version:(\d*)\.\.(\d*)$', 1) AS INTEGER) AS low,
+    try_cast(regexp_extract(what, '^version:(\d*)\.\.(\d*)$', 2) AS INTEGER) AS high,
+    what LIKE 'version:%' AS is_range
+FROM (
+    SELECT search_id, nth, part LIKE 'NOT %' AS is_not, regexp_replace(part, '^NOT ', '') AS what
+    FROM (
+        SELECT search_id, nth, unnest(regexp_extract_all(alternative, '(?:NOT )?(?:"[^"]*"|[^ ]+)')) AS part
+        FROM (
+            SELECT search_id, unnest(string_split(query, ' OR ')) AS alternative,
+                generate_subscripts(string_split(query, ' OR '), 1) AS nth
+            FROM searches_now WHERE query NOT LIKE '%('
+        )
+    )
+);

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import StringType
 
 from tables import F, Window, sql
 from tables.declare.inference import Inference, infer
@@ -127,3 +130,12 @@ def test_a_rank_by_a_total_order_numbers_the_rows() -> None:
 
     found = inferred(ranked)
     assert found.parameters["primary_key"] == ["shop", "nth"]
+
+
+def test_a_function_of_arrow_arrays_is_one_of_each_row() -> None:
+    def shown(values: pa.Array) -> pa.Array:
+        raise AssertionError(values)
+
+    found = inferred(lambda a: a.withColumn("kind", arrow_udf(shown, StringType())("kind", "n")))
+    assert found.parameters["primary_key"] == ["shop", "day"]
+    assert found.lineage["kind"] == ["a.kind", "a.n"]

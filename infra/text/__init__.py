@@ -1,0 +1,1 @@
+"""Words of texts, and stored queries over them."""

@@ -1,0 +1,16 @@
+"""Searches for posts that customers save under a name; a record without a value removes one."""
+
+from tables import Topic, key
+
+TOPIC = Topic(
+    schema={
+        "search_id": key(),
+        "customer": "string",
+        "name": "string",
+        "query": "string",
+        "saved_at": "timestamp",
+    },
+    event_time="saved_at",
+    message_key="search_id",
+    compacted=True,
+)
