@@ -16,9 +16,20 @@ from typer import Typer
 from cli.__main__ import app
 from infra.settings import ROOT
 
-ROOMS_IN_PLAIN_ENGLISH = ("infra", "quality", "tables", "streaming", "batch", "status", "dags", "traffic", "cli")
+ROOMS_IN_PLAIN_ENGLISH = (
+    "infra",
+    "quality",
+    "tables",
+    "streaming",
+    "outputs",
+    "batch",
+    "status",
+    "dags",
+    "traffic",
+    "cli",
+)
 NOT_YET = ("tables/declare/topic.py", "tables/flights", "tables/shop")
-ALL_ROOMS = ("infra", "tables", "quality", "streaming", "batch", "dags", "traffic", "cli", "docs", "twofold")
+ALL_ROOMS = ("infra", "tables", "quality", "streaming", "outputs", "batch", "dags", "traffic", "cli", "docs", "twofold")
 
 OPENERS = re.compile(r"(Of|The same|As|That|And|Or|But|What|Where|Everything|Until)\b")
 NOUNS = (
