@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from cli.capture_start import capture_programs, captures_tables, ensure_captures
 from cli.console import out, print_fault, step
+from cli.outputs_start import copy_programs, ensure_copies, keeps_copies, output_programs
 from infra.chosen_domains import driver_name
 from infra.errors import ProcessFailed
 from infra.process.file_locks import exclusive
@@ -54,8 +55,10 @@ def start_platform(
 
     with _starting(settings, domains) as registry, ThreadPoolExecutor(max_workers=1) as executor:
         spark = spark and settings.supervises_spark
-        _require_machine(settings, airflow=airflow, spark=spark, captures=captures_tables(registry))
-        programs = [*_broker(settings), *capture_programs(settings, registry), *([_spark(settings)] if spark else [])]
+        _require_machine(settings, registry, airflow=airflow, spark=spark)
+        programs = [*_broker(settings), *capture_programs(settings, registry)]
+        programs += copy_programs(settings, registry, programs)
+        programs += [_spark(settings)] if spark else []
         warm = None
         if fresh := not supervisor.is_running(settings):
             # The broker and Spark start while Airflow's database is made, and Airflow while the broker starts.
@@ -72,11 +75,13 @@ def start_platform(
             _ensure_topics(settings, registry)
         if streams:
             programs += [_stream(settings, domain) for domain in registry.domains]
+            programs += output_programs(settings, registry)
         supervisor.start(settings, programs)
         # A broker whose definition changed was replaced just now, as was a Spark server.
         _wait_broker(settings)
         # Only now: if the platform ran without a captured domain, the database was started just now.
         ensure_captures(settings, registry, prepare_database)
+        ensure_copies(settings, registry)
         for domain in registry.domains if streams else ():
             with step(f"Stream of the domain {domain}"):
                 _wait_stream(settings, registry, domain)
@@ -121,17 +126,20 @@ def _print_failed(settings: Settings, registry: Registry, domain: str) -> None:
 
 
 def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
-    """Restarts the running stream drivers of these domains, so that they load the current code."""
+    """Restarts the running stream drivers of these domains, and outputs, so that they load the current code."""
     from infra.process import supervisor
+    from outputs.follow.runner import NAME
 
     running = {process.name for process in supervisor.state(settings) if process.pid is not None}
     for domain in domains:
         if driver_name(domain) in running:
             with step(f"Stream of the domain {domain}, with the new code"):
                 supervisor.restart(settings, driver_name(domain))
+    if domains and NAME in running:
+        supervisor.restart(settings, NAME)
 
 
-def _require_machine(settings: Settings, *, airflow: bool, spark: bool, captures: bool) -> None:
+def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, spark: bool) -> None:
     """Refuses ports held by processes that are not ours, and a machine without Java or jars."""
     from infra import jars
     from infra.process import supervisor
@@ -142,7 +150,8 @@ def _require_machine(settings: Settings, *, airflow: bool, spark: bool, captures
         # Processes left by a crash would hold our ports.
         supervisor.stop(settings)
     ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
-    for port in server_ports(settings, airflow=airflow, spark=spark, captures=captures):
+    captures, copies = captures_tables(registry), keeps_copies(registry)
+    for port in server_ports(settings, airflow=airflow, spark=spark, captures=captures, copies=copies):
         if port.program not in ours:
             require_free(port.number, port.setting, port.server)
     with step("Java and its jars"):

@@ -165,7 +165,8 @@ def commands() -> str:
 
     known: Mapping[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
     panels = {panel: [f.__name__.replace("_", "-") for f in functions] for panel, functions in COMMANDS.items()}
-    panels["Write a declaration"] += [name for name in known if name not in {n for ns in panels.values() for n in ns}]
+    for name in [name for name in known if name not in {n for ns in panels.values() for n in ns}]:
+        panels[str(known[name].rich_help_panel)].append(name)
     parts = [
         "# Commands\n\n" + GENERATED + "`./twofold COMMAND --help` prints the same. Exit codes: 0 done, 1 failed for "
         "good, 2 bad argument, setting or declaration, 75 worth another try. With `--json` a command prints one JSON "
@@ -174,10 +175,10 @@ def commands() -> str:
     for panel, names in panels.items():
         parts.append(f"## {panel}\n")
         for name in names:
-            members = getattr(known[name], "commands", None)
-            parts += (
-                [_command(f"{name} {m}", c) for m, c in members.items()] if members else [_command(name, known[name])]
-            )
+            members = getattr(known[name], "commands", {})
+            if not members or known[name].invoke_without_command:
+                parts.append(_command(name, known[name]))
+            parts += [_command(f"{name} {m}", c) for m, c in members.items()]
     return "\n".join(parts)
 
 
@@ -218,6 +219,7 @@ def ledgers() -> str:
     """The columns of ledgers, and those that the platform adds to events and quarantine."""
     from batch.audit import topic_certificates
     from batch.ledgers import run_ledgers as of_runs
+    from outputs import refused_rows
     from tables.declare.topic import Topic
     from tables.refresh.events import lost_offsets, transaction_offsets
     from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
@@ -226,6 +228,7 @@ def ledgers() -> str:
         **of_runs._SCHEMAS,
         lost_offsets.GAPS: lost_offsets.SCHEMA,
         transaction_offsets.TRANSACTIONS: transaction_offsets.SCHEMA,
+        refused_rows.REFUSED: refused_rows.SCHEMA,
         topic_certificates.CERTIFICATES: topic_certificates._SCHEMA,
     }
     if set(schemas) != set(LEDGERS):

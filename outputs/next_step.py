@@ -73,14 +73,14 @@ def next_step(lake: Lake, table: Table, output: Output, position: Position | Non
     reader = _Reader(lake, table.full_name, position, now, opened)
     if position is None:
         nothing = replace(now, version=NOTHING, commit="", closed_ms=None)
-        return Step(changes=reader.nothing(), before=None, after=reader.heading_from(nothing))
+        return Step(changes=no_changes(view, opened), before=None, after=reader.heading_from(nothing))
     if position.heading is not None:
         return reader.next_page(position.heading, target)
     if not reader.is_of_this_log(position):
         position = position.unknown()
     elif step := reader.step_by_feed():
         return step
-    return Step(changes=reader.nothing(), before=reader.position, after=reader.heading_from(position))
+    return Step(changes=no_changes(view, opened), before=reader.position, after=reader.heading_from(position))
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,6 @@ class _Reader:
     position: Position | None
     now: Position
     opened: DeltaTable
-
-    def nothing(self) -> pa.Table:
-        """Returns no changes, with the columns of the newest view."""
-        schema = View.parsed(self.now.definition).schema(pa.schema(self.opened.schema()))
-        return difference(schema.empty_table(), schema.empty_table(), [KEY])
 
     def heading_from(self, position: Position) -> Position:
         """Returns a position before the first page of a way to the newest version."""
@@ -184,7 +179,9 @@ class _Reader:
                 raise ChangesGone(f"{self.name}: version {heading.version} is gone.", table=self.name)
             should = self._page(view, heading, position)
         except ChangesGone:
-            return Step(changes=self.nothing(), before=position, after=self.heading_from(position.unknown()))
+            return Step(
+                changes=no_changes(view, self.opened), before=position, after=self.heading_from(position.unknown())
+            )
         try:
             if position.table_id != heading.table_id:
                 raise ChangesGone(f"{self.name}: version {position.version} is gone.", table=self.name)
@@ -210,6 +207,12 @@ class _Reader:
                 return self.lake.open(self.name, version)
             except BadArgument as error:
                 raise FileNotFoundError(str(error)) from error
+
+
+def no_changes(view: View, table: DeltaTable) -> pa.Table:
+    """Returns no changes, with the columns of a view of a table."""
+    none = view.schema(pa.schema(table.schema())).empty_table()
+    return difference(none, none, [KEY])
 
 
 def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:

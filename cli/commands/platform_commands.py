@@ -11,7 +11,9 @@ from rich.markup import escape
 from rich.panel import Panel
 
 from cli.capture_start import captures_tables, wait_for_tables
+from cli.commands.outputs_commands import outputs_table
 from cli.console import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_duration, step
+from cli.outputs_start import keeps_copies
 from infra.errors import LogGap
 from infra.settings import Settings
 
@@ -35,7 +37,7 @@ def up(
         bool, typer.Option("--spark/--no-spark", help="With a Spark server; without, each command starts a JVM.")
     ] = True,
 ) -> None:
-    """Start the platform: broker, database with its capture if one is declared, streams, Spark server, Airflow.
+    """Start the platform: broker, database with its capture or its copies if one is declared, streams, Spark, Airflow.
 
     Safe to repeat: running processes are left alone; a stream whose declarations changed is restarted. A declaration
     with a mistake is left out and named here and by `status`; all others run. The stream of a domain that is no longer
@@ -92,17 +94,19 @@ def doctor(as_json: Json = False) -> None:
     from infra.process.doctor import examine
     from status.captures import capture_findings
     from status.findings import declarations_finding, streams_finding
+    from status.outputs import outputs_finding
     from status.unloaded_dags import dags_finding
     from tables.declare.registry import running
 
     settings = Settings.from_environment()
     registry = running(settings)
     findings = [
-        *examine(settings, captures=captures_tables(registry)),
+        *examine(settings, captures=captures_tables(registry), copies=keeps_copies(registry)),
         declarations_finding(Lake(settings), registry),
         streams_finding(settings, registry),
         dags_finding(settings, registry),
         *capture_findings(settings, registry),
+        *outputs_finding(settings, registry),
     ]
     if as_json:
         print_json(findings)
@@ -124,6 +128,13 @@ def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = T
 
         at = address(settings)
         lines += [("Database", f"{at.host}:{at.port}, database {at.dbname}")]
+        lines += [("", f"user {at.user}, password {at.password}")]
+    if keeps_copies(registry):
+        from infra.postgres.database_connection import supervised_address
+        from outputs.targets.open_target import DATABASE
+
+        at = supervised_address(settings, DATABASE)
+        lines += [("Copies", f"{at.host}:{at.port}, database {at.dbname}")]
         lines += [("", f"user {at.user}, password {at.password}")]
     lines += [
         ("Kafka", settings.bootstrap_servers),
@@ -176,6 +187,8 @@ def print_status(now: Snapshot) -> None:
         _print_retention(now)
     if now.captures:
         _print_captures(now)
+    if now.outputs:
+        out.print(outputs_table(now.outputs))
     if now.gaps:
         _print_gaps(now)
     if now.queries:

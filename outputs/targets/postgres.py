@@ -17,6 +17,7 @@ from infra.errors import BadSetting, WriteConflict
 from infra.postgres.database_connection import Address, Connection, connected_to
 from infra.sql.names import POSTGRES
 from outputs.position import Position
+from outputs.refused_rows import Refused
 from outputs.targets.column_types import as_read, as_rows, as_texts, column_type
 from outputs.view import KEY
 
@@ -30,19 +31,6 @@ CREATE SCHEMA IF NOT EXISTS _twofold;
 CREATE TABLE IF NOT EXISTS {POSITIONS}
     (copy text PRIMARY KEY, owner text NOT NULL, columns text[] NOT NULL DEFAULT '{{}}', position text);
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refused:
-    """A row that the copy cannot have.
-
-    Attributes:
-        key: its primary key as JSON.
-        reason: the database's answer.
-    """
-
-    key: str
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)

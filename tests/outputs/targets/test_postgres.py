@@ -27,7 +27,8 @@ from infra.postgres import postgres_server
 from infra.postgres.database_connection import Connection, supervised_address
 from infra.settings import Settings
 from outputs import next_step as reading
-from outputs.targets.postgres import PostgresCopy, Refused
+from outputs.refused_rows import Refused
+from outputs.targets.postgres import PostgresCopy
 from outputs.view import KEY
 from tables.refresh.row_diff import difference
 from tests.infra.conftest import free_port
