@@ -104,7 +104,7 @@ class _Reader:
         rows = [int(self.opened.count())]
         if position.table_id == self.now.table_id and position.version != NOTHING:
             try:
-                rows.append(int(self._open(position.version).count()))
+                rows.append(int(_open(self.lake, self.name, position.version).count()))
             except ChangesGone:
                 position = position.unknown()
         return position.towards(self.now, max(1, ceil(max(rows) / MOST_ROWS)))
@@ -121,7 +121,7 @@ class _Reader:
             return None
         view = View.parsed(now.definition)
         try:
-            old = self._open(before.version)
+            old = _open(self.lake, self.name, before.version)
             if pa.schema(old.schema()) != pa.schema(self.opened.schema()):
                 return None
             through, versions = self._commits(before.version)
@@ -163,7 +163,7 @@ class _Reader:
             if before.closed_ms is not None:
                 # The bounds of files are cut to the millisecond; both views get what closed within it.
                 condition += f" AND {column} >= {DATAFUSION.moment(kind, before.closed_ms)}"
-            closing = select(self._open(now.version), schema.names, condition)
+            closing = select(_open(self.lake, self.name, now.version), schema.names, condition)
             for side in (old, new):
                 closing = matching(closing, side, view.key, "ANTI")
             old, new = pa.concat_tables([old, closing]), pa.concat_tables([new, closing])
@@ -173,40 +173,50 @@ class _Reader:
         """Returns the changes of the next page on the way to a heading, or a way to a newer one if that is gone."""
         position = self.position
         assert position is not None
-        view = View.parsed(heading.definition)
         try:
             if not self.is_of_this_log(heading):
                 raise ChangesGone(f"{self.name}: version {heading.version} is gone.", table=self.name)
-            should = self._page(view, heading, position)
+            should = page_of(self.lake, self.name, heading, position.page, position.pages)
         except ChangesGone:
             return Step(
-                changes=no_changes(view, self.opened), before=position, after=self.heading_from(position.unknown())
+                changes=no_changes(View.parsed(self.now.definition), self.opened),
+                before=position,
+                after=self.heading_from(position.unknown()),
             )
         try:
             if position.table_id != heading.table_id:
                 raise ChangesGone(f"{self.name}: version {position.version} is gone.", table=self.name)
-            shows = _with_columns(self._page(View.parsed(position.definition), position, position), should.schema)
+            if position.version == NOTHING:
+                shows = should.schema.empty_table()
+            else:
+                there = page_of(self.lake, self.name, position, position.page, position.pages)
+                shows = _with_columns(there, should.schema)
         except ChangesGone:
             shows = target.sent(should.schema, position.page, position.pages)
         return Step(changes=difference(should, shows, [KEY]), before=position, after=position.with_next_page())
 
-    def _page(self, view: View, at: Position, pages: Position) -> pa.Table:
-        if at.version == NOTHING:
-            return view.schema(pa.schema(self.opened.schema())).empty_table()
-        opened = self._open(at.version)
-        schema = pa.schema(opened.schema())
-        columns = view.reads(schema)
-        with naming_what_is_gone(self.name, at.version, at.version):
-            rows = pa.RecordBatchReader.from_stream(opened.scan(columns=columns))
-            found = view.page(rows, pages.page, pages.pages)
-        return view.rows(found.cast(pa.schema([schema.field(name) for name in columns])), at.closed_ms)
 
-    def _open(self, version: int) -> DeltaTable:
-        with naming_what_is_gone(self.name, version, version):
-            try:
-                return self.lake.open(self.name, version)
-            except BadArgument as error:
-                raise FileNotFoundError(str(error)) from error
+def page_of(lake: Lake, name: str, at: Position, page: int, pages: int) -> pa.Table:
+    """Returns the rows of a page of the view at a position.
+
+    Raises:
+        ChangesGone: that version of the table cannot be read any more.
+    """
+    view, opened = View.parsed(at.definition), _open(lake, name, at.version)
+    schema = pa.schema(opened.schema())
+    columns = view.reads(schema)
+    with naming_what_is_gone(name, at.version, at.version):
+        rows = pa.RecordBatchReader.from_stream(opened.scan(columns=columns))
+        found = view.page(rows, page, pages)
+    return view.rows(found.cast(pa.schema([schema.field(column) for column in columns])), at.closed_ms)
+
+
+def _open(lake: Lake, name: str, version: int) -> DeltaTable:
+    with naming_what_is_gone(name, version, version):
+        try:
+            return lake.open(name, version)
+        except BadArgument as error:
+            raise FileNotFoundError(str(error)) from error
 
 
 def no_changes(view: View, table: DeltaTable) -> pa.Table:

@@ -145,6 +145,9 @@ def faults(demo: Demo) -> list[str]:
     tables = sum(table.full_name in KEYS for table in load().in_order(demo.domain))
     if f"rows of {tables} tables equal what DuckDB computes" not in said or "✗" in said:
         found.append(f"the account is not right:\n{last}")
+    copies = sum(len(table.outputs) for table in load().in_order(demo.domain))
+    if said.count("equal those of its copy in") != copies:
+        found.append(f"not every copy equals its table:\n{last}")
     found += [f"{len(line)} columns: {line}" for line in said.splitlines() if len(line) > 80]
     found += [demo.unloaded] if demo.unloaded else []
     found += [f"{task} failed:\n{log}" for task, log in demo.failed.items()]

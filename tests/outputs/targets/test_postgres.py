@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -16,14 +13,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import hypothesis.strategies as st
-import psycopg
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from infra.delta.lake import Lake
 from infra.errors import BadSetting, DatabaseUnreachable, TryAgain, WriteConflict
-from infra.postgres import postgres_server
 from infra.postgres.database_connection import Connection, supervised_address
 from infra.settings import Settings
 from outputs import next_step as reading
@@ -31,8 +26,8 @@ from outputs.refused_rows import Refused
 from outputs.targets.postgres import PostgresCopy
 from outputs.view import KEY
 from tables.refresh.row_diff import difference
-from tests.infra.conftest import free_port
 from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
+from tests.outputs.postgres import Server, postgres_of_copies
 from tests.outputs.test_next_step import EVENTS, run_events, small_pages
 
 __all__ = ["small_pages"]
@@ -40,54 +35,15 @@ __all__ = ["small_pages"]
 pytestmark = pytest.mark.platform
 
 
-@dataclass
-class Server:
-    """PostgreSQL as the supervisor runs it, which tests may kill."""
-
-    settings: Settings
-    process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(postgres_server.program(self.settings).command, stderr=subprocess.DEVNULL)
-        postgres_server.wait_ready(self.settings)
-
-    def end(self, number: int) -> None:
-        assert self.process is not None
-        if number == signal.SIGKILL:
-            children = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True).stdout
-            for pid in [*children.split(), self.process.pid]:
-                os.kill(int(pid), number)
-        else:
-            self.process.send_signal(number)
-        self.process.wait()
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(Settings(home=tmp_path_factory.mktemp("outputs") / "home", database_port=free_port()))
-    postgres_server.prepare(server.settings)
-    server.start()
-    try:
-        postgres_server.ensure_database(server.settings, "outputs")
+    with postgres_of_copies(tmp_path_factory.mktemp("outputs") / "home") as server:
         yield server
-    finally:
-        server.end(signal.SIGINT)
-
-
-def connect(server: Server) -> psycopg.Connection[Any]:
-    return psycopg.connect(**supervised_address(server.settings, "outputs")._asdict(), autocommit=True)
-
-
-def run(server: Server, sql: str) -> list[tuple[Any, ...]]:
-    with connect(server) as connection:
-        cursor = connection.execute(sql)  # type: ignore[call-overload]
-        return cursor.fetchall() if cursor.description else []
 
 
 @pytest.fixture
 def copy(server: Server) -> PostgresCopy:
-    run(server, "DROP SCHEMA IF EXISTS plant CASCADE")
-    run(server, "DROP SCHEMA IF EXISTS _twofold CASCADE")
+    server.empty("plant")
     return new_copy(server)
 
 
@@ -108,7 +64,7 @@ def followed(lake: Lake) -> FollowedTable:
 
 
 def rows_of(server: Server, columns: list[str]) -> list[tuple[Any, ...]]:
-    return sorted(run(server, f"SELECT {', '.join([KEY, *columns])} FROM plant.hours"), key=repr)
+    return sorted(server.run(f"SELECT {', '.join([KEY, *columns])} FROM plant.hours"), key=repr)
 
 
 def test_a_copy_has_the_rows_and_the_columns_of_its_table(
@@ -116,7 +72,7 @@ def test_a_copy_has_the_rows_and_the_columns_of_its_table(
 ) -> None:
     followed.put(("a", 1, hour(1)), ('it\'s \\ "so",\n', None, None), (None, 2**62, hour(-1)), ("", 0, None))
     followed.follow(copy)
-    assert run(server, "SELECT k, n, closes_at FROM plant.hours ORDER BY n") == [
+    assert server.run("SELECT k, n, closes_at FROM plant.hours ORDER BY n") == [
         ("", 0, None),
         ("a", 1, hour(1)),
         (None, 2**62, hour(-1)),
@@ -125,8 +81,8 @@ def test_a_copy_has_the_rows_and_the_columns_of_its_table(
     followed.put(("a", 2, hour(1)))
     followed.remove("")
     followed.follow(copy)
-    assert run(server, "SELECT k, n FROM plant.hours ORDER BY n LIMIT 1") == [("a", 2)]
-    assert run(server, "SELECT count(*) FROM plant.hours") == [(3,)]
+    assert server.run("SELECT k, n FROM plant.hours ORDER BY n LIMIT 1") == [("a", 2)]
+    assert server.run("SELECT count(*) FROM plant.hours") == [(3,)]
 
 
 NESTED = pa.struct([("a", pa.list_(pa.int64())), ("b", pa.map_(pa.string(), pa.float64())), ("c", pa.decimal128(5, 2))])
@@ -166,12 +122,11 @@ def test_values_of_all_types_are_the_same_in_postgresql(
 ) -> None:
     follow_rows(followed, copy, typed_rows())
     named = ", ".join(f'"{name}"' for name in VALUES)
-    rows = run(server, f"SELECT {named} FROM plant.hours ORDER BY k")
+    rows = server.run(f"SELECT {named} FROM plant.hours ORDER BY k")
     assert {name: [row[n] for row in rows] for n, name in enumerate(VALUES)} == {
         name: [pa.scalar(value, kind).as_py() for value in values] for name, (kind, _, values) in VALUES.items()
     }
-    types = run(
-        server,
+    types = server.run(
         "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
         "WHERE attrelid = 'plant.hours'::regclass AND attnum > 0",
     )
@@ -181,7 +136,7 @@ def test_values_of_all_types_are_the_same_in_postgresql(
 def test_nested_values_are_json(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
     value = {"a": [1, None], "b": [("x", float("nan")), ("y", 1.5)], "c": Decimal("1.50")}
     follow_rows(followed, copy, typed_rows(nested=(NESTED, [value, None, {"a": None, "b": [], "c": None}])))
-    assert run(server, "SELECT nested FROM plant.hours ORDER BY k") == [
+    assert server.run("SELECT nested FROM plant.hours ORDER BY k") == [
         ({"a": [1, None], "b": [["x", "NaN"], ["y", 1.5]], "c": "1.50"},),
         (None,),
         ({"a": None, "b": [], "c": None},),
@@ -200,7 +155,7 @@ def test_what_is_read_back_is_what_was_sent(server: Server, copy: PostgresCopy, 
     view = reading.View.of(followed.table, followed.output).rows(rows, None)
     pages = [copy.sent(view.schema, page, 2) for page in range(2)]
     assert len(difference(view, pa.concat_tables(pages), [KEY])) == 0
-    assert run(server, "SELECT far::text FROM plant.hours ORDER BY k LIMIT 1") == [("1200-02-15 14:13:20+00 BC",)]
+    assert server.run("SELECT far::text FROM plant.hours ORDER BY k LIMIT 1") == [("1200-02-15 14:13:20+00 BC",)]
 
 
 def write_rows(followed: FollowedTable, rows: pa.Table) -> None:
@@ -250,10 +205,10 @@ def test_a_process_that_is_behind_another_changes_nothing(
 
 
 def test_a_table_that_is_no_copy_is_left_alone(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
-    run(server, "CREATE SCHEMA plant; CREATE TABLE plant.hours (k text)")
+    server.run("CREATE SCHEMA plant; CREATE TABLE plant.hours (k text)")
     with pytest.raises(BadSetting, match=r'"plant"."hours" is in the database outputs .* and is no copy of a table'):
         followed.follow(copy)
-    assert run(server, "SELECT * FROM plant.hours") == []
+    assert server.run("SELECT * FROM plant.hours") == []
 
 
 def test_the_copy_of_another_output_is_left_alone(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
@@ -265,7 +220,7 @@ def test_the_copy_of_another_output_is_left_alone(server: Server, copy: Postgres
 def test_a_copy_that_was_dropped_is_made_again(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
     followed.put(("a", 1, None))
     followed.follow(copy)
-    run(server, "DROP TABLE plant.hours")
+    server.run("DROP TABLE plant.hours")
     followed.follow(copy)
     assert rows_of(server, ["n"]) == [(key_of("a"), 1)]
 
@@ -273,25 +228,24 @@ def test_a_copy_that_was_dropped_is_made_again(server: Server, copy: PostgresCop
 def test_an_edited_copy_is_compared_and_repaired(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
     followed.put(("a", 1, hour(1)), ("b", 1, None), ("c", 1, None))
     followed.follow(copy)
-    run(server, "UPDATE plant.hours SET closes_at = 'infinity' WHERE k = 'a'")
-    run(server, "DELETE FROM plant.hours WHERE k = 'b'")
+    server.run("UPDATE plant.hours SET closes_at = 'infinity' WHERE k = 'a'")
+    server.run("DELETE FROM plant.hours WHERE k = 'b'")
     count_changes(server)
     at = copy.position()
     assert at is not None
     copy.send(reading.next_step(followed.lake, followed.table, followed.output, None, copy).changes, at, at.unknown())
     followed.follow(copy)
-    assert run(server, "SELECT k, n, closes_at FROM plant.hours ORDER BY k") == [
+    assert server.run("SELECT k, n, closes_at FROM plant.hours ORDER BY k") == [
         ("a", 1, hour(1)),
         ("b", 1, None),
         ("c", 1, None),
     ]
-    assert run(server, "SELECT op, k FROM seen ORDER BY k, op") == [("DELETE", "a"), ("INSERT", "a"), ("INSERT", "b")]
+    assert server.run("SELECT op, k FROM seen ORDER BY k, op") == [("DELETE", "a"), ("INSERT", "a"), ("INSERT", "b")]
 
 
 def count_changes(server: Server) -> None:
     """Record each change of a row of the copy, within its transaction."""
-    run(
-        server,
+    server.run(
         """
         DROP TABLE IF EXISTS seen;
         CREATE TABLE seen (op text, k text, n bigint);
@@ -308,10 +262,10 @@ def test_columns_come_and_go_in_the_transaction_of_their_rows(
     followed.with_output(columns=["n"])
     followed.put(("a", 1, hour(1)))
     followed.follow(copy)
-    run(server, "ALTER TABLE plant.hours ADD COLUMN mine text DEFAULT 'x'")
+    server.run("ALTER TABLE plant.hours ADD COLUMN mine text DEFAULT 'x'")
     followed.with_output(columns=["closes_at"])
     followed.follow(copy)
-    assert run(server, "SELECT n, closes_at, mine FROM plant.hours") == [(None, hour(1), "x")]
+    assert server.run("SELECT n, closes_at, mine FROM plant.hours") == [(None, hour(1), "x")]
 
 
 def test_a_column_gets_its_new_type(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
@@ -322,7 +276,7 @@ def test_a_column_gets_its_new_type(server: Server, copy: PostgresCopy, followed
         copy,
         pa.table({"k": ["a", "b"], "n": ["1", "x"], "closes_at": pa.array([hour(1), None], pa.timestamp("us", "UTC"))}),
     )
-    assert run(server, "SELECT k, n, closes_at FROM plant.hours ORDER BY k") == [("a", "1", hour(1)), ("b", "x", None)]
+    assert server.run("SELECT k, n, closes_at FROM plant.hours ORDER BY k") == [("a", "1", hour(1)), ("b", "x", None)]
 
 
 class Killed(Exception):
@@ -348,7 +302,7 @@ def killed_after(statements: int, kill: Callable[[], None]) -> Iterator[list[int
 
 
 def take_seen(server: Server) -> list[tuple[Any, ...]]:
-    return sorted(run(server, "DELETE FROM seen RETURNING op, k, n"))
+    return sorted(server.run("DELETE FROM seen RETURNING op, k, n"))
 
 
 def test_a_process_killed_at_any_statement_changes_each_row_once(
@@ -380,7 +334,7 @@ def test_a_server_killed_in_a_step_has_all_of_it_or_nothing(
     server: Server, copy: PostgresCopy, followed: FollowedTable, statements: int
 ) -> None:
     def kill() -> None:
-        server.end(signal.SIGKILL)
+        server.kill()
 
     followed.put(("a", 0, None))
     followed.follow(copy)
@@ -424,7 +378,7 @@ def test_a_snapshot_killed_between_pages_goes_on_while_rows_change(
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=st.lists(EVENTS, max_size=10))
 def test_a_copy_equals_its_table_whatever_happens(server: Server, events: list[tuple[str, Any]]) -> None:
-    run(server, "DROP SCHEMA IF EXISTS plant CASCADE")
+    server.empty("plant")
     copy = ReadCopy(**vars(new_copy(server)), server=server)
     with TemporaryDirectory() as home:
         run_events(FollowedTable(Lake(Settings(home=Path(home) / "home"))), copy, events)
