@@ -56,9 +56,7 @@ def start_platform(
     with _starting(settings, domains) as registry, ThreadPoolExecutor(max_workers=1) as executor:
         spark = spark and settings.supervises_spark
         _require_machine(settings, registry, airflow=airflow, spark=spark)
-        programs = [*_broker(settings), *capture_programs(settings, registry)]
-        programs += copy_programs(settings, registry, programs)
-        programs += [_spark(settings)] if spark else []
+        programs = _servers(settings, registry, spark=spark)
         warm = None
         if fresh := not supervisor.is_running(settings):
             # The broker and Spark start while Airflow's database is made, and Airflow while the broker starts.
@@ -83,9 +81,7 @@ def start_platform(
         ensure_captures(settings, registry, prepare_database)
         ensure_copies(settings, registry)
         for domain in registry.domains if streams else ():
-            with step(f"Stream of the domain {domain}"):
-                _wait_stream(settings, registry, domain)
-            _print_failed(settings, registry, domain)
+            _wait_stream(settings, registry, domain)
         if spark:
             with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
                 (warm or executor.submit(_wait_spark, settings)).result()
@@ -158,6 +154,12 @@ def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, s
         jars.ensure(settings)
 
 
+def _servers(settings: Settings, registry: Registry, *, spark: bool) -> list[Program]:
+    """Returns the programs of the servers that streams, outputs and batch work need."""
+    programs = [*_broker(settings), *capture_programs(settings, registry)]
+    return [*programs, *copy_programs(settings, registry, programs), *([_spark(settings)] if spark else [])]
+
+
 def _broker(settings: Settings) -> list[Program]:
     from infra.kafka import broker
 
@@ -227,7 +229,13 @@ def _wait_airflow(settings: Settings) -> None:
 
 
 def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
-    """Waits until the driver runs and has created the tables of its domain, or has reported why it cannot."""
+    """Waits until the driver runs and has created the tables of its domain, or prints why it cannot."""
+    with step(f"Stream of the domain {domain}"):
+        _wait_tables(settings, registry, domain)
+    _print_failed(settings, registry, domain)
+
+
+def _wait_tables(settings: Settings, registry: Registry, domain: str) -> None:
     from infra.delta.lake import Lake
     from infra.process import supervisor
     from tables.refresh.acceptance import is_accepted

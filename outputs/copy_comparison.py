@@ -13,7 +13,7 @@ from outputs.view import KEY
 from tables.refresh.row_diff import difference
 
 if TYPE_CHECKING:
-    from outputs.target import Target
+    from outputs.output_target import Target
     from tables.declare.table import Table
 
 

@@ -25,7 +25,7 @@ from tables.refresh.streaming_checkpoint import Checkpoint
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from outputs.target import Target
+    from outputs.output_target import Target
     from tables.declare.outputs.output import Output
     from tables.declare.table import Table
 
@@ -58,7 +58,7 @@ def next_step(lake: Lake, table: Table, output: Output, position: Position | Non
     """
     if not lake.exists(table.full_name):
         return None
-    view = View.of(table, output)
+    view = View.declared(table, output)
     # Before the version: what has closed by then is final in that version.
     watermark_ms = Checkpoint.of_table(lake.settings, table).watermark_ms() if view.closes_at else None
     earlier_ms = position.closed_ms if position is not None else None

@@ -11,7 +11,7 @@ NOTHING = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """What a copy shows, kept where the copy is.
+    """The rows that a copy shows, kept where the copy is.
 
     Attributes:
         definition: of the view, as `outputs.view.View` writes it.

@@ -14,8 +14,8 @@ from outputs.view import KEY, View
 from tables.refresh.row_diff import difference, matching
 
 if TYPE_CHECKING:
+    from outputs.output_target import Target
     from outputs.position import Position
-    from outputs.target import Target
     from tables.declare.table import Table
 
 

@@ -40,7 +40,7 @@ class View:
     closes_at: str | None
 
     @classmethod
-    def of(cls, table: Table, output: Output) -> View:
+    def declared(cls, table: Table, output: Output) -> View:
         """Returns the view of a declared output."""
         return cls(
             key=tuple(table.primary_key),

@@ -52,7 +52,7 @@ class Rule:
 
     @property
     def arguments(self) -> list[Any]:
-        """What the function of its kind gets to declare the same rule, for kinds that one record decides."""
+        """The arguments by which the function of its kind declares the same rule, for kinds that one record decides."""
         return list(self.columns)
 
     def __str__(self) -> str:

@@ -33,7 +33,7 @@ class Running(Protocol):
 
 
 class Failures(Protocol):
-    """Where the failure of a piece of work is noted."""
+    """The notes about the failures of a piece of work."""
 
     def known(self) -> str:
         """Returns why it has failed; empty if it runs."""

@@ -1,4 +1,4 @@
-"""What is known of an output, in a file that status reads, so that no one waits for what holds its copy."""
+"""Stores the state of an output in a file that status reads, so that no one waits for a database."""
 
 from __future__ import annotations
 

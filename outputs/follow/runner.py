@@ -23,8 +23,8 @@ from tables.declare.table import Table
 
 if TYPE_CHECKING:
     from infra.settings import Settings
+    from outputs.output_target import Target
     from outputs.position import Position
-    from outputs.target import Target
 
 NAME = "outputs"
 """The supervisor's name of the process."""

@@ -1,1 +1,1 @@
-"""What holds the copies: a class for each kind of output."""
+"""Targets: a class for each kind of output."""

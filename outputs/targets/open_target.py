@@ -8,10 +8,10 @@ from infra.delta.lake import Lake
 from infra.destinations import destination
 from infra.errors import BadSetting
 from infra.postgres.database_connection import parsed_address, supervised_address
+from outputs.output_target import Target
 from outputs.position import Position
 from outputs.refused_rows import Refused, record_refused
-from outputs.target import Target
-from outputs.targets.postgres import PostgresCopy
+from outputs.targets.postgres_copy import PostgresCopy
 from tables.declare.outputs.output import Output
 from tables.declare.table import Table
 

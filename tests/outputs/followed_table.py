@@ -15,8 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 from infra.delta.delta_writer import CHANGE, CommitTag, Writer
 from infra.delta.lake import Lake
 from outputs.next_step import Step, next_step
+from outputs.output_target import Target
 from outputs.position import Position
-from outputs.target import Target
 from outputs.view import KEY
 from tables import to_postgres
 from tables.declare.outputs.output import Output

@@ -1,16 +1,13 @@
-"""What all outputs of a table have, and the mistakes in them."""
+"""The parameters that all outputs of a table have, and the mistakes in them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from infra.errors import BadDeclaration, nearest
 from quality.rules import RECORD_RULES, Rule
-
-_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +32,7 @@ class Output:
 
     def __post_init__(self) -> None:
         for parameter, value in (("name", self.name), ("destination", self.destination)):
-            if not isinstance(value, str) or (value and not _NAME.match(value)):
+            if not isinstance(value, str) or (value and not _is_name(value)):
                 raise self.mistake(parameter, value, "a name of lower-case letters, digits and _, a letter first")
         if self.when not in ("changed", "closed"):
             raise self.mistake("when", self.when, "'changed' or 'closed'")
@@ -55,6 +52,10 @@ class Output:
     def unfit(self, columns: Iterable[str]) -> Iterator[str]:
         """Yields the columns that this kind of copy cannot have."""
         yield from ()
+
+
+def _is_name(text: str) -> bool:
+    return text.isascii() and text.isidentifier() and text.islower() and text[0] != "_"
 
 
 def _is_list(values: object, kind: type) -> bool:

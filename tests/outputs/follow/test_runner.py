@@ -34,8 +34,8 @@ from status.outputs import OutputReport, output_reports, outputs_finding
 from tables import to_postgres
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
+from tests.outputs.copies_server import Server, postgres_of_copies
 from tests.outputs.followed_table import FollowedTable, hour
-from tests.outputs.postgres import Server, postgres_of_copies
 
 pytestmark = pytest.mark.platform
 

@@ -23,11 +23,11 @@ from infra.postgres.database_connection import Connection, supervised_address
 from infra.settings import Settings
 from outputs import next_step as reading
 from outputs.refused_rows import Refused
-from outputs.targets.postgres import PostgresCopy
+from outputs.targets.postgres_copy import PostgresCopy
 from outputs.view import KEY
 from tables.refresh.row_diff import difference
+from tests.outputs.copies_server import Server, postgres_of_copies
 from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
-from tests.outputs.postgres import Server, postgres_of_copies
 from tests.outputs.test_next_step import EVENTS, run_events, small_pages
 
 __all__ = ["small_pages"]
@@ -152,7 +152,7 @@ def test_what_is_read_back_is_what_was_sent(server: Server, copy: PostgresCopy, 
     rows = rows.append_column("far", far).append_column("days", days)
     write_rows(followed, rows)
     followed.follow(copy)
-    view = reading.View.of(followed.table, followed.output).rows(rows, None)
+    view = reading.View.declared(followed.table, followed.output).rows(rows, None)
     pages = [copy.sent(view.schema, page, 2) for page in range(2)]
     assert len(difference(view, pa.concat_tables(pages), [KEY])) == 0
     assert server.run("SELECT far::text FROM plant.hours ORDER BY k LIMIT 1") == [("1200-02-15 14:13:20+00 BC",)]
@@ -179,7 +179,7 @@ def test_a_row_that_postgresql_cannot_hold_is_noted_and_absent(
     assert rows_of(server, ["n"]) == [(key_of("good"), 1)]
     assert sorted((r.key[:8], r.reason[:29]) for r in noted) == [
         ('{"k":"6e', "index row size 6424 exceeds b"),
-        ('{"k":"fa', 'timestamp out of range: "-144'),
+        ('{"k":"fa', 'timestamp out of range: "1441'),
         ('{"k":"nu', "invalid byte sequence for enc"),
     ]
 
@@ -188,7 +188,7 @@ def test_a_name_that_needs_quotes_is_one(server: Server, copy: PostgresCopy, fol
     odd = ['order "by" 100%s', "Zone", "{0}", "select"]
     rows = pa.table({"k": ["a"], **{name: [n] for n, name in enumerate(odd)}})
     follow_rows(followed, copy, rows)
-    view = reading.View.of(followed.table, followed.output).rows(rows, None)
+    view = reading.View.declared(followed.table, followed.output).rows(rows, None)
     assert copy.sent(view.schema, 0, 1).to_pylist() == view.to_pylist()
 
 

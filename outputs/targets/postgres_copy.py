@@ -18,7 +18,7 @@ from infra.postgres.database_connection import Address, Connection, connected_to
 from infra.sql.names import POSTGRES
 from outputs.position import Position
 from outputs.refused_rows import Refused
-from outputs.targets.column_types import as_read, as_rows, as_texts, column_type
+from outputs.targets.postgres_types import as_read, as_rows, as_texts, column_type
 from outputs.view import KEY
 
 POSITIONS = "_twofold.outputs"
@@ -26,10 +26,10 @@ _TIMEOUT_S = 600.0
 _CHANGES = "_changes"
 _REFUSALS = (psycopg.DataError, psycopg.errors.ProgramLimitExceeded)
 """Errors of rows that PostgreSQL cannot hold: a NUL, a year beyond its own, a key too long for an index."""
-_CREATE = f"""
+_CREATE = """
 CREATE SCHEMA IF NOT EXISTS _twofold;
-CREATE TABLE IF NOT EXISTS {POSITIONS}
-    (copy text PRIMARY KEY, owner text NOT NULL, columns text[] NOT NULL DEFAULT '{{}}', position text);
+CREATE TABLE IF NOT EXISTS _twofold.outputs
+    (copy text PRIMARY KEY, owner text NOT NULL, columns text[] NOT NULL DEFAULT ARRAY[]::text[], position text);
 """
 
 

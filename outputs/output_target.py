@@ -1,4 +1,4 @@
-"""What holds the copy of an output."""
+"""The interface of targets: a copy and its position."""
 
 from __future__ import annotations
 
