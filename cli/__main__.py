@@ -18,6 +18,7 @@ from cli.commands import (
     audit_commands,
     explain_commands,
     inspect_commands,
+    outputs_commands,
     plan_commands,
     platform_commands,
     rebuild_commands,
@@ -134,6 +135,7 @@ def _flowing(text: str) -> str:
 for _panel, _functions in COMMANDS.items():
     for _function in _functions:
         app.command(rich_help_panel=_panel, help=_flowing(_function.__doc__ or ""))(_function)
+app.add_typer(outputs_commands.app, name="outputs", rich_help_panel="Run the platform")
 app.add_typer(scaffold.app, name="new", rich_help_panel="Write a declaration")
 
 

@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from cli.capture_start import capture_programs, captures_tables, ensure_captures
 from cli.console import out, print_fault, step
+from cli.outputs_start import copy_programs, ensure_copies, keeps_copies, output_programs
 from infra.chosen_domains import driver_name
 from infra.errors import ProcessFailed
 from infra.process.file_locks import exclusive
@@ -55,7 +56,7 @@ def start_platform(
     with _starting(settings, domains) as registry, ThreadPoolExecutor(max_workers=1) as executor:
         spark = spark and settings.supervises_spark
         _require_machine(settings, registry, airflow=airflow, spark=spark)
-        programs = [*_broker(settings), *capture_programs(settings, registry), *([_spark(settings)] if spark else [])]
+        programs = _servers(settings, registry, spark=spark)
         warm = None
         if fresh := not supervisor.is_running(settings):
             # The broker and Spark start while Airflow's database is made, and Airflow while the broker starts.
@@ -70,7 +71,9 @@ def start_platform(
             _wait_broker(settings)
         with step("Topics as declared"):
             _ensure_topics(settings, registry)
-        programs += [_stream(settings, domain) for domain in registry.domains if streams]
+        if streams:
+            programs += [_stream(settings, domain) for domain in registry.domains]
+            programs += output_programs(settings, registry)
         programs += _receiver(settings, registry)
         supervisor.start(settings, programs)
         # A broker whose definition changed was replaced just now, as was a Spark server.
@@ -78,10 +81,9 @@ def start_platform(
         # Only now: if the platform ran without a captured domain, the database was started just now.
         ensure_captures(settings, registry, prepare_database)
         _wait_receiver(settings, registry)
+        ensure_copies(settings, registry)
         for domain in registry.domains if streams else ():
-            with step(f"Stream of the domain {domain}"):
-                _wait_stream(settings, registry, domain)
-            _print_failed(settings, registry, domain)
+            _wait_stream(settings, registry, domain)
         if spark:
             with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
                 (warm or executor.submit(_wait_spark, settings)).result()
@@ -122,14 +124,17 @@ def _print_failed(settings: Settings, registry: Registry, domain: str) -> None:
 
 
 def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
-    """Restarts the running stream drivers of these domains, so that they load the current code."""
+    """Restarts the running stream drivers of these domains, and outputs, so that they load the current code."""
     from infra.process import supervisor
+    from outputs.follow.runner import NAME
 
     running = {process.name for process in supervisor.state(settings) if process.pid is not None}
     for domain in domains:
         if driver_name(domain) in running:
             with step(f"Stream of the domain {domain}, with the new code"):
                 supervisor.restart(settings, driver_name(domain))
+    if domains and NAME in running:
+        supervisor.restart(settings, NAME)
 
 
 def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, spark: bool) -> None:
@@ -145,14 +150,23 @@ def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, s
         # Processes left by a crash would hold our ports.
         supervisor.stop(settings)
     ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
-    captures, webhooks = captures_tables(registry), webhook_topics(registry)
-    for port in server_ports(settings, airflow=airflow, spark=spark, captures=captures, webhooks=bool(webhooks)):
+    captures, webhooks, copies = captures_tables(registry), webhook_topics(registry), keeps_copies(registry)
+    ports = server_ports(
+        settings, airflow=airflow, spark=spark, captures=captures, webhooks=bool(webhooks), copies=copies
+    )
+    for port in ports:
         if port.program not in ours:
             require_free(port.number, port.setting, port.server)
     if webhooks:
         add_missing(settings, [topic.full_name for topic in webhooks])
     with step("Java and its jars"):
         jars.ensure(settings)
+
+
+def _servers(settings: Settings, registry: Registry, *, spark: bool) -> list[Program]:
+    """Returns the programs of the servers that streams, outputs and batch work need."""
+    programs = [*_broker(settings), *capture_programs(settings, registry)]
+    return [*programs, *copy_programs(settings, registry, programs), *([_spark(settings)] if spark else [])]
 
 
 def _broker(settings: Settings) -> list[Program]:
@@ -238,7 +252,13 @@ def _wait_airflow(settings: Settings) -> None:
 
 
 def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
-    """Waits until the driver runs and has created the tables of its domain, or has reported why it cannot."""
+    """Waits until the driver runs and has created the tables of its domain, or prints why it cannot."""
+    with step(f"Stream of the domain {domain}"):
+        _wait_tables(settings, registry, domain)
+    _print_failed(settings, registry, domain)
+
+
+def _wait_tables(settings: Settings, registry: Registry, domain: str) -> None:
     from infra.delta.lake import Lake
     from infra.process import supervisor
     from tables.refresh.acceptance import is_accepted

@@ -50,6 +50,7 @@ def declarations() -> str:
     from quality import rules
     from tables.declare import spark_names
     from tables.declare.functions import bloom_filters, event_patterns, stored_searches
+    from tables.declare.outputs import postgres_output
     from tables.declare.table import Parameters, Strategy, Table
     from tables.declare.topic import DeviceClock, Topic
 
@@ -90,7 +91,7 @@ def declarations() -> str:
         "## Rules\n\n`from tables import ...`. Null keeps every rule except `not_null`, as with CHECK in SQL; "
         "an empty table keeps all.\n\n" + table(["rule", "kept when", "on topics", "on tables"], rows) + "\n"
     )
-    for module in (spark_names, event_patterns, bloom_filters, stored_searches):
+    for module in (spark_names, event_patterns, bloom_filters, stored_searches, postgres_output):
         functions = [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == module.__name__]
         for function in functions:
             if not function.__name__.startswith("_"):
@@ -165,7 +166,8 @@ def commands() -> str:
 
     known: Mapping[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
     panels = {panel: [f.__name__.replace("_", "-") for f in functions] for panel, functions in COMMANDS.items()}
-    panels["Write a declaration"] += [name for name in known if name not in {n for ns in panels.values() for n in ns}]
+    for name in [name for name in known if name not in {n for ns in panels.values() for n in ns}]:
+        panels[str(known[name].rich_help_panel)].append(name)
     parts = [
         "# Commands\n\n" + GENERATED + "`./twofold COMMAND --help` prints the same. Exit codes: 0 done, 1 failed for "
         "good, 2 bad argument, setting or declaration, 75 worth another try. With `--json` a command prints one JSON "
@@ -174,10 +176,10 @@ def commands() -> str:
     for panel, names in panels.items():
         parts.append(f"## {panel}\n")
         for name in names:
-            members = getattr(known[name], "commands", None)
-            parts += (
-                [_command(f"{name} {m}", c) for m, c in members.items()] if members else [_command(name, known[name])]
-            )
+            members = getattr(known[name], "commands", {})
+            if not members or known[name].invoke_without_command:
+                parts.append(_command(name, known[name]))
+            parts += [_command(f"{name} {m}", c) for m, c in members.items()]
     return "\n".join(parts)
 
 
@@ -218,6 +220,7 @@ def ledgers() -> str:
     """The columns of ledgers, and those that the platform adds to events and quarantine."""
     from batch.audit import topic_certificates
     from batch.ledgers import run_ledgers as of_runs
+    from outputs import refused_rows
     from tables.declare.topic import Topic
     from tables.refresh.events import lost_offsets, transaction_offsets
     from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
@@ -226,6 +229,7 @@ def ledgers() -> str:
         **of_runs._SCHEMAS,
         lost_offsets.GAPS: lost_offsets.SCHEMA,
         transaction_offsets.TRANSACTIONS: transaction_offsets.SCHEMA,
+        refused_rows.REFUSED: refused_rows.SCHEMA,
         topic_certificates.CERTIFICATES: topic_certificates._SCHEMA,
     }
     if set(schemas) != set(LEDGERS):

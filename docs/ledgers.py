@@ -135,6 +135,18 @@ LEDGERS: Mapping[str, Ledger] = {
             "xor": "exclusive or of the row hashes",
         },
     ),
+    "ledger.refused": Ledger(
+        row_per="row of a table that the copy of an output cannot have",
+        written="before the copy goes on without the row",
+        columns={
+            "table": _TABLE,
+            "output": "name of the output",
+            "key": "JSON: the key of the row, as the copy would have it in `_key`",
+            "version": "version of the table that has the row",
+            "recorded_at": _RECORDED,
+            "reason": "the answer of what holds the copy",
+        },
+    ),
 }
 
 METADATA_COLUMNS: Mapping[str, str] = {

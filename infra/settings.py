@@ -56,6 +56,11 @@ class Settings:
         "its standby servers too, so that captures continue after a failover",
     )
     database_port: int = _setting(15432, "port of the supervised PostgreSQL")
+    destinations: str = _setting(
+        "",
+        "file of lines `name = address` with the addresses of destinations of outputs, which only its owner can read; "
+        "empty: none",
+    )
     connect_port: int = _setting(18083, "port of the supervised Kafka Connect's REST interface")
     webhook_port: int = _setting(18084, "port of the receiver of webhooks, if a topic is declared `from_webhook`")
     webhook_secrets: str = _setting(

@@ -24,7 +24,7 @@ _DOMAINS = re.compile(
     r"|(?P<string>string|large_string)|(?P<boolean>bool)|(?P<date>date)|(?P<timestamp>timestamp)"
 )
 """The kinds of column, by the names that Spark and Arrow have for their types."""
-TABLE_METHODS = frozenset({"spark", "measures", "repeated", "expectation", "own_column", "condition"})
+TABLE_METHODS = frozenset({"spark", "measures", "repeated", "expectation", "own_column", "condition", "arguments"})
 """Methods of rules that judge tables alone: no record is decoded otherwise when they change."""
 
 
@@ -49,6 +49,11 @@ class Rule:
     @property
     def condition(self) -> str:
         return ""
+
+    @property
+    def arguments(self) -> list[Any]:
+        """The arguments by which the function of its kind declares the same rule, for kinds that one record decides."""
+        return list(self.columns)
 
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(self.columns)})"

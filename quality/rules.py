@@ -68,6 +68,10 @@ class Between(Rule):
     written: tuple[Bound | None, Bound | None] = field(compare=False)
 
     @property
+    def arguments(self) -> list[object]:
+        return [*self.columns, *self.written]
+
+    @property
     def domains(self) -> tuple[str, ...]:
         return domains_of(self.low if self.low is not None else self.high)
 
@@ -146,6 +150,10 @@ class OneOf(Rule):
     values: tuple[Value, ...]
 
     @property
+    def arguments(self) -> list[object]:
+        return [*self.columns, list(self.values)]
+
+    @property
     def domains(self) -> tuple[str, ...]:
         return domains_of(self.values[0])
 
@@ -203,6 +211,10 @@ class Matches(Rule):
     kind: ClassVar[str] = "matches"
     regex: str
     portable: str = field(compare=False, repr=False)
+
+    @property
+    def arguments(self) -> list[object]:
+        return [*self.columns, self.regex]
 
     @property
     def domains(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from infra.process.supervisor import ProcessState
 from infra.settings import Settings
 from status.captures import capture_states
 from status.health import stream_health
+from status.outputs import output_reports
 from status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
 from status.unloaded_dags import unloaded_dags
 from streaming.ingest.broker_retention import Retention, retention
@@ -66,6 +67,8 @@ class Observer:
             kept = _tolerant(problems, "retention", lambda: retention(settings, registry.topics, bounds, ingested, at))
         captured = _tolerant(problems, "captures", lambda: capture_states(settings, registry)) if processes else []
         tables = self._tables(problems, audits)
+        outputs = _tolerant(problems, "outputs", lambda: output_reports(lake, registry, at)) or []
+        problems += [f"{o.table}: the output {o.output} has failed: {o.error}" for o in outputs if o.error]
         unloaded = _tolerant(problems, "Airflow", lambda: unloaded_dags(settings, registry, processes))
         problems += [unloaded] if unloaded else []
         problems += [f"{capture.topic}: {capture.fault}" for capture in captured or [] if capture.fault]
@@ -96,6 +99,7 @@ class Observer:
             # The tables of a file with a fault are not removed.
             removed=registry.removed(lake.names()),
             captures=captured or [],
+            outputs=outputs,
             not_run=registry.not_run,
         )
         return replace(

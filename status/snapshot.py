@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from batch.ledgers.audit_history import LastAudit
     from infra.capture.debezium_connector import CaptureState
     from infra.process.supervisor import ProcessState
+    from status.outputs import OutputReport
     from tables.refresh.events.lost_offsets import Gap
 
 
@@ -150,6 +151,7 @@ class Snapshot:
         gaps: records that are lost, as the ledger of gaps names them.
         removed: Delta tables that no file declares any more.
         captures: captured tables of the database; those that could not be looked at are left out.
+        outputs: copies of tables that follow them.
         not_run: domains that are declared and not chosen; nothing else here is of them.
         health: domain -> the health of its stream.
     """
@@ -163,6 +165,7 @@ class Snapshot:
     gaps: Sequence[Gap] = ()
     removed: Sequence[str] = ()
     captures: Sequence[CaptureState] = ()
+    outputs: Sequence[OutputReport] = ()
     not_run: Sequence[str] = ()
     health: Mapping[str, StreamHealth] = field(default_factory=dict)
 

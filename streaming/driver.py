@@ -9,8 +9,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from infra.errors import ProcessFailed, TwofoldError
 from infra.kafka.topic_admin import ensure_topics
 from infra.process.file_locks import exclusive
+from infra.process.kept_running import KeptRunning, Running
 from infra.spark.spark_client import failing_alone
 from infra.spark.spark_session import jvm_exit_code
 from streaming.ingest.ingest_query import Ingest
@@ -28,7 +29,7 @@ from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import Turns
 from streaming.maintain.stateful_query import Maintain
 from streaming.query.progress import Progress, read, write
-from streaming.query.running_query import Running, use_pool
+from streaming.query.scheduler_pool import use_pool
 from streaming.query.step_shares import Shares
 from tables.declare.analysis import require_no_mistake
 from tables.declare.registry import load
@@ -42,9 +43,7 @@ if TYPE_CHECKING:
 
 _RAISED = re.compile(r"(Caused by: )?[\w.]+(Error|Exception)\b.*: ")
 _POLL_S = 0.5
-_LONGEST_PAUSE_S = 60.0
 _CALM_S = 1.0
-_SETTLED_S = 10.0  # a query that runs for so long has recovered from its failure
 _log = logging.getLogger("twofold.driver")
 
 
@@ -68,13 +67,15 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
         signal.signal(number, lambda *_: stop.set())
     with _domain(settings, domain) as platform:
         shares = Shares(os.cpu_count() or 1)
-        starters = _starters(platform, domain, tables, shares)
-        queries = [_SupervisedQuery(name, start, lock) for name, start, lock in starters]
+        queries = [
+            KeptRunning(f"{domain}.{name}", start, lock, QueryFailures(settings, domain, name))
+            for name, start, lock in _starters(platform, domain, tables, shares)
+        ]
         while not stop.wait(_POLL_S):
             _require_jvm(domain)
             try:
                 for query in queries:
-                    query.keep(settings, domain)
+                    query.keep()
             except Exception:
                 time.sleep(_POLL_S)  # the JVM's exit code is known soon after it stops answering
                 _require_jvm(domain)
@@ -231,60 +232,19 @@ def _pace(platform: Platform, domain: str, shares: Shares) -> Callable[[], Pace]
     return lambda: Pace(backlog, turns, shares)
 
 
-class _SupervisedQuery:
-    """A query that is restarted after a failure, unless another process holds its lock."""
+@dataclass(frozen=True)
+class QueryFailures:
+    """The failures of a query, in its progress."""
 
-    def __init__(self, name: str, start: Callable[[], Running], lock: Path | None) -> None:
-        self._name, self._start, self._lock = name, start, lock
-        self._held = ExitStack()
-        self._query: Running | None = None
-        self._pause_s, self._next_try, self._running_since = 1.0, 0.0, 0.0
-        self._noted = ""  # the error that was known when it was started
+    settings: Settings
+    domain: str
+    query: str
 
-    def keep(self, settings: Settings, domain: str) -> None:
-        """Checks the query, and starts it if it does not run and its pause is over."""
-        now = time.monotonic()
-        if self._query is not None and self._query.isActive:
-            if now - self._running_since > _LONGEST_PAUSE_S:
-                self._pause_s = 1.0
-            if self._noted and now - self._running_since > _SETTLED_S:
-                if _known(settings, domain, self._name).error == self._noted:  # no newer failure
-                    _note_error(settings, domain, self._name, "")
-                self._noted = ""
-            return
-        if self._query is not None:
-            error = self._query.exception()
-            if error is None:  # it ended to be started again
-                self._query = None
-                self._held.close()
-            else:
-                self._failed(settings, domain, error)
-        if now >= self._next_try and self._is_ours():
-            try:
-                self._query = self._start()
-                self._running_since = now
-                self._noted = _known(settings, domain, self._name).error
-            except Exception as error:
-                self._failed(settings, domain, error)
+    def known(self) -> str:
+        return _known(self.settings, self.domain, self.query).error
 
-    def stop(self) -> None:
-        if self._query is not None and self._query.isActive:
-            self._query.stop()
-        self._held.close()
-
-    def _is_ours(self) -> bool:
-        if self._lock is None or self._held.enter_context(exclusive(self._lock)):
-            return True
-        self._held.close()
-        return False
-
-    def _failed(self, settings: Settings, domain: str, error: Exception) -> None:
-        self._query = None
-        self._held.close()
-        self._next_try = time.monotonic() + self._pause_s
-        _log.error("query failed domain=%s query=%s pause_s=%.0f error=%s", domain, self._name, self._pause_s, error)
-        self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
-        _note_error(settings, domain, self._name, _reason(error))
+    def note(self, error: Exception | None) -> None:
+        _note_error(self.settings, self.domain, self.query, "" if error is None else _reason(error))
 
 
 def _note_error(settings: Settings, domain: str, query: str, error: str) -> None:

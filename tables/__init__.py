@@ -9,6 +9,7 @@ from tables.declare.functions.bloom_filters import may_hold, members, members_of
 from tables.declare.functions.captured_rows import history, latest_rows, latest_values
 from tables.declare.functions.event_patterns import RECORD, Event, Match, find_matches, times_then
 from tables.declare.functions.stored_searches import search_matches, search_terms
+from tables.declare.outputs.postgres_output import to_postgres
 from tables.declare.record_fields import field, header, key
 from tables.declare.sources.captured_topic import changes_of, outbox_of
 from tables.declare.sources.webhook_topic import from_webhook
@@ -55,5 +56,6 @@ __all__ = [
     "sql",
     "table",
     "times_then",
+    "to_postgres",
     "unique",
 ]

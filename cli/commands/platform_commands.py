@@ -11,7 +11,9 @@ from rich.markup import escape
 from rich.panel import Panel
 
 from cli.capture_start import captures_tables, wait_for_tables
+from cli.commands.outputs_commands import outputs_table
 from cli.console import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_duration, step
+from cli.outputs_start import keeps_copies
 from infra.errors import LogGap
 from infra.settings import Settings
 
@@ -35,7 +37,7 @@ def up(
         bool, typer.Option("--spark/--no-spark", help="With a Spark server; without, each command starts a JVM.")
     ] = True,
 ) -> None:
-    """Start the platform: broker, streams, Spark server, Airflow; if declared, captured database, webhooks' receiver.
+    """Start the platform: broker, streams, Spark server, Airflow; if declared, databases, receiver of webhooks, copies.
 
     Safe to repeat: running processes are left alone; a stream whose declarations changed is restarted. A declaration
     with a mistake is left out and named here and by `status`; all others run. The stream of a domain that is no longer
@@ -92,6 +94,7 @@ def doctor(as_json: Json = False) -> None:
     from infra.process.doctor import examine
     from status.captures import capture_findings
     from status.findings import declarations_finding, streams_finding, webhook_findings
+    from status.outputs import outputs_finding
     from status.unloaded_dags import dags_finding
     from tables.declare.registry import running
     from tables.declare.sources.webhook_topic import webhook_topics
@@ -99,12 +102,18 @@ def doctor(as_json: Json = False) -> None:
     settings = Settings.from_environment()
     registry = running(settings)
     findings = [
-        *examine(settings, captures=captures_tables(registry), webhooks=bool(webhook_topics(registry))),
+        *examine(
+            settings,
+            captures=captures_tables(registry),
+            webhooks=bool(webhook_topics(registry)),
+            copies=keeps_copies(registry),
+        ),
         declarations_finding(Lake(settings), registry),
         streams_finding(settings, registry),
         dags_finding(settings, registry),
         *capture_findings(settings, registry),
         *webhook_findings(settings, registry),
+        *outputs_finding(settings, registry),
     ]
     if as_json:
         print_json(findings)
@@ -132,6 +141,13 @@ def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = T
     if topics := webhook_topics(registry):
         lines += [("Webhooks", f"{settings.receiver_address}/{topics[0].domain}/{topics[0].name}")]
         lines += [("", f"secrets in {settings.webhook_secrets_file}")]
+    if keeps_copies(registry):
+        from infra.postgres.database_connection import supervised_address
+        from outputs.targets.open_target import DATABASE
+
+        at = supervised_address(settings, DATABASE)
+        lines += [("Copies", f"{at.host}:{at.port}, database {at.dbname}")]
+        lines += [("", f"user {at.user}, password {at.password}")]
     lines += [
         ("Kafka", settings.bootstrap_servers),
         ("Spark", "./twofold spark"),
@@ -183,6 +199,8 @@ def print_status(now: Snapshot) -> None:
         _print_retention(now)
     if now.captures:
         _print_captures(now)
+    if now.outputs:
+        out.print(outputs_table(now.outputs))
     if now.gaps:
         _print_gaps(now)
     if now.queries:

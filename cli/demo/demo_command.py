@@ -247,6 +247,13 @@ def print_account(account: Account) -> None:
                 expand=False,
             )
         )
+    for copy in account.copies:
+        differing = "not all are there" if copy.differing is None else f"{copy.differing:,} differ"
+        out.print(
+            f"{_mark(copy.is_right)} The {copy.rows:,} rows of {copy.name} "
+            + (f"equal those of its copy in {copy.kind}." if copy.is_right else f"in {copy.kind}: {differing}."),
+            soft_wrap=True,
+        )
 
 
 def _differing(table: TableAccount) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -12,6 +13,8 @@ from infra.delta.lake import QUARANTINE, Lake
 from infra.kafka.topic_admin import offsets
 from infra.settings import Settings
 from infra.sql.names import DUCKDB
+from outputs.copy_comparison import compare_copy
+from outputs.targets.open_target import open_target
 from status.observer import count_corrections, count_late
 from streaming.query.progress import read
 from traffic import ack_journal
@@ -21,9 +24,13 @@ from traffic.table_diff import compare
 
 if TYPE_CHECKING:
     from infra.kafka.topic_admin import PartitionOffsets
+    from tables.declare.outputs.output import Output
     from tables.declare.registry import Registry
     from tables.declare.table import Table
     from tables.declare.topic import Topic
+
+COPY_S = 120.0
+"""For so long the demo waits until a copy shows the newest version of its table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +91,27 @@ class TableAccount:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CopyAccount:
+    """The comparison of the copy of an output with its table, as of the newest version.
+
+    Attributes:
+        name: of the table.
+        kind: what holds the copy.
+        rows: that the copy should have.
+        differing: None: the copy did not get there.
+    """
+
+    name: str
+    kind: str
+    rows: int
+    differing: int | None
+
+    @property
+    def is_right(self) -> bool:
+        return self.differing == 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Account:
     """The account of a domain.
 
@@ -95,10 +123,12 @@ class Account:
     end: date
     topics: Sequence[TopicAccount]
     tables: Sequence[TableAccount]
+    copies: Sequence[CopyAccount] = ()
 
     @property
     def is_right(self) -> bool:
-        return all(topic.is_right for topic in self.topics) and all(table.is_right for table in self.tables)
+        sides: Sequence[Sequence[TopicAccount | TableAccount | CopyAccount]] = (self.topics, self.tables, self.copies)
+        return all(account.is_right for side in sides for account in side)
 
 
 def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mapping[str, int]) -> Account:
@@ -134,7 +164,22 @@ def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mappi
         end=end,
         topics=[account_of_topic(analyst, settings, topic, bounds[topic.full_name]) for topic in topics],
         tables=tables,
+        copies=[
+            account_of_copy(lake, table, output) for table in registry.in_order(domain) for output in table.outputs
+        ],
     )
+
+
+def account_of_copy(lake: Lake, table: Table, output: Output, patience_s: float = COPY_S) -> CopyAccount:
+    """Compares a copy with its table once it shows the newest version."""
+    target, deadline = open_target(lake, table, output), time.monotonic() + patience_s
+    while True:
+        found = compare_copy(lake, table, target)
+        if found is not None and found.version == lake.version(table.full_name):
+            return CopyAccount(name=table.full_name, kind=output.kind, rows=found.rows, differing=found.differing)
+        if time.monotonic() > deadline:
+            return CopyAccount(name=table.full_name, kind=output.kind, rows=found.rows if found else 0, differing=None)
+        time.sleep(1)
 
 
 def fed_days(analyst: Analyst, domain: str) -> tuple[date, date]:

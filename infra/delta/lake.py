@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
@@ -240,6 +241,14 @@ class Lake:
         """Whether the log still holds the commit of a version."""
         filesystem, root = _filesystem(self.uri(name))
         return bool(filesystem.exists(f"{root}/_delta_log/{version:020d}.json"))
+
+    def commit_digest(self, name: str, version: int) -> str:
+        """Computes a digest of the commit of a version, which no other commit has; empty if the log lacks it."""
+        filesystem, root = _filesystem(self.uri(name))
+        try:
+            return hashlib.sha256(_commit_text(filesystem, f"{root}/_delta_log/{version:020d}.json")).hexdigest()
+        except FileNotFoundError:
+            return ""
 
     def rows(self, name: str) -> int:
         """Counts the rows of the table by the statistics of its files."""

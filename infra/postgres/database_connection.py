@@ -1,9 +1,9 @@
-"""Runs statements in the captured database and returns their rows as Python values."""
+"""Runs statements in PostgreSQL, the captured database or another one, and returns their rows as Python values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -58,9 +58,17 @@ class Connection(psycopg.Connection[TupleRow]):
 
 def address(settings: Settings) -> Address:
     """Returns the address of the captured database: the one in the settings, else the supervised one."""
-    if not settings.database:
-        return Address(HOST, settings.database_port, USER, password(settings), DATABASE)
-    at = urlsplit(settings.database)
+    return parsed_address(settings.database) if settings.database else supervised_address(settings)
+
+
+def supervised_address(settings: Settings, dbname: str = DATABASE) -> Address:
+    """Returns the address of a database of the supervised server."""
+    return Address(HOST, settings.database_port, USER, password(settings), dbname)
+
+
+def parsed_address(url: str) -> Address:
+    """Reads an address, `postgresql://user:password@host:port/name`; parts that it lacks are the usual ones."""
+    at = urlsplit(url)
     user, secret = unquote(at.username or USER), unquote(at.password or "")
     return Address(at.hostname or HOST, at.port or 5432, user, secret, at.path.lstrip("/") or DATABASE)
 
@@ -85,18 +93,25 @@ def query(settings: Settings, sql: Query, values: Params | None = None, *, timeo
         return cursor.fetchall() if cursor.description else []
 
 
+def connected(settings: Settings, *, timeout_s: float = 30) -> AbstractContextManager[Connection]:
+    """Opens a connection to the captured database, as `connected_to`."""
+    hint = "./twofold up starts the supervised one; TWOFOLD_DATABASE names one of yours."
+    return connected_to(address(settings), timeout_s=timeout_s, hint=hint)
+
+
 @contextmanager
-def connected(settings: Settings, *, timeout_s: float = 30) -> Iterator[Connection]:
+def connected_to(at: Address, *, timeout_s: float = 30, hint: str) -> Iterator[Connection]:
     """Opens a connection in which each statement commits, unless a block of its `transaction()` does.
 
     Args:
         timeout_s: the server cancels a statement after this time.
+        hint: of the error if it does not answer.
 
     Raises:
         DatabaseUnreachable: no server answers, it refuses the user, or it ends meanwhile. Retryable.
         StatementRefused: a statement fails; names it, without its parameters.
     """
-    at, connection = address(settings), None
+    connection = None
     place = f"The database {at.dbname} at {at.host}:{at.port}"
     options = f"-c timezone=UTC -c statement_timeout={1000 * timeout_s:.0f}"
     try:
@@ -105,10 +120,7 @@ def connected(settings: Settings, *, timeout_s: float = 30) -> Iterator[Connecti
         yield connection
     except psycopg.Error as error:
         if connection is None or connection.closed or isinstance(error, psycopg.errors.AdminShutdown):
-            raise DatabaseUnreachable(
-                f"{place} does not answer {at.user}: {error}",
-                hint="./twofold up starts the supervised one; TWOFOLD_DATABASE names one of yours.",
-            ) from None
+            raise DatabaseUnreachable(f"{place} does not answer {at.user}: {error}", hint=hint) from None
         notes = "\n".join(getattr(error, "__notes__", ()))
         raise StatementRefused(f"{place} refuses a statement: {error}\n{notes}") from None
     finally:

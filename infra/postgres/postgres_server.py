@@ -11,13 +11,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from infra.errors import DatabaseUnreachable, MissingTool, ProcessFailed
-from infra.postgres.database_connection import USER, password, query
+from infra.postgres.database_connection import USER, connected_to, password, query, supervised_address
 from infra.process.ports import HOST
 from infra.process.readiness import until_answered
 from infra.process.supervisord import Program
 from infra.settings import Settings
+from infra.sql.names import POSTGRES
 
 NAME = "database"
+READY_S = 180.0
 UNPRIVILEGED = "nobody"
 """The user of the server if this process is root's, which PostgreSQL refuses to run as."""
 _CHANGE_USER = (
@@ -91,13 +93,29 @@ def prepare(settings: Settings) -> None:
     partial.rename(target)
 
 
-def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
+def wait_ready(settings: Settings, timeout_s: float = READY_S) -> None:
     """Waits until the database answers.
 
     Raises:
         DatabaseUnreachable: it did not within `timeout_s`.
     """
     until_answered(lambda: query(settings, "SELECT 1"), DatabaseUnreachable, timeout_s)
+
+
+def ensure_database(settings: Settings, name: str) -> None:
+    """Creates a database of the supervised server, once that answers, unless it exists.
+
+    Raises:
+        DatabaseUnreachable: the server does not answer within three minutes.
+    """
+    at = supervised_address(settings)
+
+    def ensure() -> None:
+        with connected_to(at, hint="`./twofold up` starts it.") as connection:
+            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+                connection.execute(f"CREATE DATABASE {POSTGRES.name(name)}")
+
+    until_answered(ensure, DatabaseUnreachable, READY_S)
 
 
 def data_directory(settings: Settings) -> Path:

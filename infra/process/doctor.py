@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from infra.errors import TwofoldError
 from infra.java import NEWEST, OLDEST, java, java_version
 from infra.process import supervisor, supervisord
 from infra.process.ports import holder, is_free
-from infra.process.server_ports import server_ports
+from infra.process.server_ports import ServerPort, server_ports
 from infra.settings import ROOT, Settings
 
 GIB = 1 << 30
@@ -36,12 +36,15 @@ class Finding:
     hint: str
 
 
-def examine(settings: Settings, *, captures: bool = False, webhooks: bool = False) -> list[Finding]:
+def examine(
+    settings: Settings, *, captures: bool = False, webhooks: bool = False, copies: bool = False
+) -> list[Finding]:
     """Checks everything that the platform needs; changes nothing and needs no network.
 
     Args:
         captures: tables of a database are captured, which needs further servers.
         webhooks: topics are filled by webhooks, which needs a receiver.
+        copies: the supervised database has copies of tables.
     """
     return [
         _python(),
@@ -49,7 +52,7 @@ def examine(settings: Settings, *, captures: bool = False, webhooks: bool = Fals
         _memory(settings),
         _disk(settings),
         _home(settings),
-        *_ports(settings, captures, webhooks),
+        *_ports(settings, server_ports(settings, captures=captures, webhooks=webhooks, copies=copies)),
         _packages(ROOT / "requirements.txt"),
         _jars(settings),
         _socket(settings),
@@ -114,9 +117,9 @@ def _home(settings: Settings) -> Finding:
     )
 
 
-def _ports(settings: Settings, captures: bool, webhooks: bool) -> Iterator[Finding]:
+def _ports(settings: Settings, ports: Sequence[ServerPort]) -> Iterator[Finding]:
     ours = {process.pid for process in supervisor.state(settings)} - {None}
-    for port, setting, *_ in server_ports(settings, captures=captures, webhooks=webhooks):
+    for port, setting, *_ in ports:
         free = is_free(port)
         held_by = None if free else holder(port)
         mine = held_by is not None and _is_or_descends_from(held_by.pid, ours)

@@ -17,13 +17,20 @@ class ServerPort(NamedTuple):
 
 
 def server_ports(
-    settings: Settings, *, airflow: bool = True, spark: bool = True, captures: bool = False, webhooks: bool = False
+    settings: Settings,
+    *,
+    airflow: bool = True,
+    spark: bool = True,
+    captures: bool = False,
+    webhooks: bool = False,
+    copies: bool = False,
 ) -> list[ServerPort]:
     """Lists the ports of the servers that the platform runs with these settings.
 
     Args:
         captures: tables of a database are captured.
         webhooks: topics are filled by webhooks.
+        copies: the supervised database has copies of tables.
     """
     ports = []
     if settings.supervises_broker:
@@ -35,7 +42,7 @@ def server_ports(
         ports.append(ServerPort(settings.airflow_port, "TWOFOLD_AIRFLOW_PORT", "Airflow", "airflow-api-server"))
     if spark and settings.supervises_spark:
         ports.append(ServerPort(settings.spark_port, "TWOFOLD_SPARK_PORT", "the Spark server", "spark"))
-    if captures and settings.supervises_database:
+    if copies or (captures and settings.supervises_database):
         ports.append(ServerPort(settings.database_port, "TWOFOLD_DATABASE_PORT", "the database", "database"))
     if captures:
         ports.append(ServerPort(settings.connect_port, "TWOFOLD_CONNECT_PORT", "Kafka Connect", "connect"))

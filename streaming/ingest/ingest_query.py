@@ -20,6 +20,7 @@ from infra.kafka.record_columns import HEADERS
 from infra.kafka.spark_source import source_options
 from infra.kafka.topic_admin import TopicIds
 from infra.offset_ranges import Ranges, RangesOf
+from infra.process.kept_running import Running
 from infra.rows.sizes import INGESTED, is_small
 from infra.sql.names import SPARK
 from streaming.ingest.catch_up import CatchUp, Offsets, require_same_log
@@ -28,7 +29,6 @@ from streaming.ingest.idle_topics import Heartbeat, due
 from streaming.ingest.topic_writer import TopicWriter, size_of
 from streaming.query.deferred_query import DeferredQuery
 from streaming.query.progress import Progress, write
-from streaming.query.running_query import Running
 from streaming.query.step_shares import Shares
 from tables.declare.registry import Registry
 from tables.refresh.streaming_checkpoint import Checkpoint

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -14,11 +13,12 @@ import pyarrow.compute as pc
 from infra.capture.captured_table import MARK, OPERATION
 from infra.delta.change_feed import changed_rows
 from infra.delta.delta_writer import Written
+from infra.process.polling_thread import PollingThread
 from infra.rows.sizes import CHANGED, most_rows
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import level_of
 from streaming.maintain.table_stream import TableStream
-from streaming.query.running_query import use_pool
+from streaming.query.scheduler_pool import use_pool
 from tables.declare.metadata_columns import OFFSET
 from tables.declare.table import Table
 from tables.declare.topic import Topic
@@ -33,7 +33,6 @@ from tables.refresh.streaming_checkpoint import Position
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_POLL_S = 0.1
 _MANY_SCOPES, _MOST = 500, 4  # a list of scopes costs time by its length; a fourth of the rows is most of them
 _log = logging.getLogger("twofold.follow")
 
@@ -51,14 +50,14 @@ class ChangeDrivenStream(TableStream):
         self._level = level_of(self.registry, self.table)
         self._starts_at: tuple[int, list[int]] | None = None
 
-    def start(self, *, available_now: bool, pace: Pace | None = None) -> ChangeDrivenQuery:
+    def start(self, *, available_now: bool, pace: Pace | None = None) -> PollingThread:
         """Starts a thread that follows the inputs; with `available_now` it ends once all changes are processed.
 
         Args:
             pace: when to take a step; None: whenever the inputs have changed.
         """
         self._begin_by_one_definition()
-        return ChangeDrivenQuery(self.table.full_name, lambda: self.step(pace), available_now=available_now)
+        return PollingThread(self.table.full_name, lambda: self.step(pace), available_now=available_now)
 
     def step(self, pace: Pace | None) -> bool:
         """Processes the next commits of the inputs; False if there are none, or if the pace waits for more."""
@@ -167,45 +166,3 @@ class ChangeDrivenStream(TableStream):
             if is_captured:
                 rows = rows.filter(pc.not_equal(rows[OPERATION], MARK))
             yield source, with_scope_values(self._refresher.spark, self.table, source, rows)
-
-
-class ChangeDrivenQuery:
-    """A thread that maintains a table, with the interface of a streaming query."""
-
-    def __init__(self, name: str, step: Callable[[], bool], *, available_now: bool) -> None:
-        self.name = name
-        self._step, self._available_now = step, available_now
-        self._stop = threading.Event()
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=f"follow {name}", daemon=True)
-        self._thread.start()
-
-    @property
-    def isActive(self) -> bool:
-        return self._thread.is_alive()
-
-    def exception(self) -> Exception | None:
-        """Returns the error with which it failed, or None."""
-        return self._error
-
-    def stop(self) -> None:
-        """Stops it after the current step."""
-        self._stop.set()
-        self._thread.join()
-
-    def awaitTermination(self) -> None:
-        """Waits until it ends; raises its error."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                if not self._step():
-                    if self._available_now:
-                        return
-                    self._stop.wait(_POLL_S)
-        except Exception as error:
-            _log.exception("following failed table=%s", self.name)
-            self._error = error

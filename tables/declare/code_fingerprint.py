@@ -72,7 +72,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 _WRITABLE = "Keep it as texts, numbers, dates, and lists, dicts or dataclasses of these."
 # What these say does not change a row: they judge rows, compare them, or say how often the stream looks.
 _NOT_DEFINING = BOUND | frozenset(
-    {"derive", "checks", "tolerances", "owner", "tags", "freshness", "approve_above", "pure"}
+    {"derive", "checks", "tolerances", "owner", "tags", "freshness", "approve_above", "outputs", "pure"}
 )
 
 

@@ -27,6 +27,7 @@ from tables.declare.declaration_files import (
     require_domain_name,
 )
 from tables.declare.inference import RECORD, Inference, complete, kept, plan_mistakes, redundant
+from tables.declare.outputs.output import output_mistakes
 from tables.declare.refusals.refused_keys import NO_COLUMN, OPEN_KEY, TAKEN
 from tables.declare.refusals.refused_names import UNKNOWN_INPUT
 from tables.declare.refusals.refused_times import NEVER_CLOSES
@@ -403,6 +404,7 @@ def _check(table: Table, inference: Inference, registry: Registry) -> None:
     if table.closes_at:
         require_none(plan_mistakes(table.derive, inference, on_stream=True))
     _check_records(table, registry)
+    require_none([*output_mistakes(table.outputs, table.name, inference.columns, table.closes_at)])
     for topic in (source for source in registry.upstream(table) if isinstance(source, Topic)):
         named = zip(table.recompute_by, table.scope_in(topic), strict=True)
         renamed = [text for column, text in named if text not in (column, None) and text.isidentifier()]

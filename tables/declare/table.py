@@ -16,6 +16,7 @@ from quality.rules import Rule
 from tables.algebra.expression_sql import column_of, names_in
 from tables.algebra.mistake_list import found_by, require_none
 from tables.algebra.reading.expression_text import fault_of, value_of
+from tables.declare.outputs.output import Output, require_outputs
 from tables.declare.parameter_checks import require_known, require_list, require_rules, set_fields
 from tables.declare.refusals.refused_keys import EMPTY_KEY, NO_SCOPE, NO_VALUE, TOLERANCE
 from tables.declare.refusals.refused_names import NO_INPUT
@@ -117,6 +118,7 @@ class Parameters:
             not. None: within 15 minutes.
         approve_above: a rewrite that Airflow runs may change so many rows, its own and those of tables below it,
             without a person's approval; None: none.
+        outputs: copies of the table that follow it, `[to_postgres()]`.
         pure: modules of Python and of packages, `["phonenumbers"]`, for which the author vouches that what the function
             uses of them gives the same answer each time. Modules that compute (`math`, `re`, NumPy) are known to.
     """
@@ -138,6 +140,7 @@ class Parameters:
     tags: Sequence[str] = ()
     freshness: str | None = None
     approve_above: int | None = None
+    outputs: Sequence[Output] = ()
     pure: Sequence[str] = ()
 
 
@@ -167,7 +170,7 @@ class Table(Parameters):
 
     def __post_init__(self) -> None:
         require_none(found_by(*(check for name, value in vars(self).items() for check in _checks_of(name, value))))
-        for name in (*_LISTS, "checks"):
+        for name in (*_LISTS, "checks", "outputs"):
             if getattr(self, name) is not None:
                 set_fields(self, **{name: tuple(getattr(self, name))})
         if not callable(self.derive):
@@ -307,6 +310,8 @@ def _checks_of(name: str, value: Any) -> Iterator[Callable[[], object]]:
     elif name == "approve_above":
         is_count = value is None or (type(value) is int and value >= 0)
         yield partial(_require, is_count, f"approve_above={value!r}: expected a number of rows, 0 or more.")
+    elif name == "outputs":
+        yield partial(require_outputs, value)
     elif name == "checks":
         yield from (partial(require_rules, [rule], allowed=None, columns=None, of="a table") for rule in value)
 

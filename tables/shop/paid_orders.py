@@ -1,6 +1,6 @@
 """Orders with their payments within an hour: an inner join of two topics."""
 
-from tables import DataFrame, F, expression, table, unique
+from tables import DataFrame, F, expression, table, to_postgres, unique
 
 
 @table(
@@ -9,6 +9,7 @@ from tables import DataFrame, F, expression, table, unique
     primary_key=["payment_id"],
     watermark="30 minutes",
     checks=[unique("payment_id"), expression("paid_at >= ordered_at")],
+    outputs=[to_postgres()],
 )
 def paid_orders(orders: DataFrame, payments: DataFrame) -> DataFrame:
     """One row per accepted payment whose order was at most an hour before it."""

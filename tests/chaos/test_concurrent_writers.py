@@ -19,9 +19,9 @@ from batch.plan.rebuild_table import rebuild_in_shadow
 from batch.reconcile import Reconcile
 from infra.delta.compaction import compact
 from infra.process.file_locks import exclusive
+from infra.process.polling_thread import PollingThread
 from infra.settings import Settings
 from streaming.driver import table_query
-from streaming.maintain.change_driven import ChangeDrivenQuery
 from streaming.rebuild.reingest import reingest
 from tables.refresh.open_platform import Platform
 from tests.changelog import assert_ledger_explains
@@ -102,7 +102,7 @@ def _running(world: World) -> Iterator[list[StreamingQuery]]:
         kept = [table_query(platform, world.registry.find_table(name)) for name in TABLES]
         running = [one.start(available_now=False) for one in kept]
         try:
-            yield [query for query in running if not isinstance(query, ChangeDrivenQuery)]
+            yield [query for query in running if not isinstance(query, PollingThread)]
         finally:
             for one in running:
                 one.stop()

@@ -18,6 +18,7 @@ import docs.generate
 from batch.ledgers import run_ledgers
 from cli.__main__ import app
 from infra.settings import ROOT
+from outputs import refused_rows
 from tables.declare import declaration_files, registry
 from tables.refresh.events import lost_offsets, transaction_offsets
 from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
@@ -264,6 +265,7 @@ def _empty_lake() -> duckdb.DuckDBPyConnection:
     known = {f"ledger.{name.split('.')[1]}": schema for name, schema in run_ledgers._SCHEMAS.items()}
     known[lost_offsets.GAPS] = lost_offsets.SCHEMA
     known[transaction_offsets.TRANSACTIONS] = transaction_offsets.SCHEMA
+    known[refused_rows.REFUSED] = refused_rows.SCHEMA
     for topic in declared.topics.values():
         known |= {topic.full_name: events_schema(topic), f"{topic.full_name}_quarantine": QUARANTINE_SCHEMA}
     for name, columns_of in known.items():

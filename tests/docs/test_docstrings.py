@@ -21,6 +21,7 @@ ROOMS_IN_PLAIN_ENGLISH = (
     "quality",
     "tables",
     "streaming",
+    "outputs",
     "batch",
     "intake",
     "status",
@@ -29,7 +30,10 @@ ROOMS_IN_PLAIN_ENGLISH = (
     "cli",
 )
 NOT_YET = ("tables/declare/topic.py", "tables/flights", "tables/shop")
-ALL_ROOMS = ("infra", "tables", "quality", "streaming", "batch", "intake", "dags", "traffic", "cli", "docs", "twofold")
+ALL_ROOMS = (
+    *("infra", "tables", "quality", "streaming", "outputs", "batch", "intake", "dags", "traffic", "cli", "docs"),
+    "twofold",
+)
 
 OPENERS = re.compile(r"(Of|The same|As|That|And|Or|But|What|Where|Everything|Until)\b")
 NOUNS = (

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.kafka import topic_admin
+from infra.process.kept_running import KeptRunning
 from infra.settings import Settings
-from streaming.driver import _SupervisedQuery
+from streaming.driver import QueryFailures
 from streaming.ingest.ingest_query import Ingest
 from streaming.query import progress
 from tables.declare.registry import Registry, load
@@ -75,11 +76,12 @@ def test_a_topic_that_is_created_again_is_left_out_while_the_others_go_on(log: S
     registry = Registry(load().restricted_to([DOMAIN]).topics, {})
     world = World(spark, log, registry=registry)
     send(log, 0)
-    kept = _SupervisedQuery("ingest", lambda: Ingest.start(started, available_now=False), None)
+    failures = QueryFailures(log, DOMAIN, "ingest")
+    kept = KeptRunning(DOMAIN, lambda: Ingest.start(started, available_now=False), None, failures)
     started = Ingest(spark, world.lake, registry, DOMAIN)
 
     def ingested(names: list[str]) -> bool:
-        kept.keep(log, DOMAIN)
+        kept.keep()
         on_broker = topic_admin.offsets(log, names)
         return all(
             read_ingested_offsets(world.lake, registry.topics[name]).ends.get(p, 0) == bounds.latest

@@ -147,6 +147,9 @@ def faults(demo: Demo) -> list[str]:
         found.append(f"the account is not right:\n{last}")
     if demo.domain == "shop" and "taken, one sent again, one with a wrong signature refused" not in said:
         found.append(f"the webhooks are not as sent:\n{last}")
+    copies = sum(len(table.outputs) for table in load().in_order(demo.domain))
+    if said.count("equal those of its copy in") != copies:
+        found.append(f"not every copy equals its table:\n{last}")
     found += [f"{len(line)} columns: {line}" for line in said.splitlines() if len(line) > 80]
     found += [demo.unloaded] if demo.unloaded else []
     found += [f"{task} failed:\n{log}" for task, log in demo.failed.items()]

@@ -12,10 +12,12 @@ import pytest
 
 from infra.delta.lake import Lake
 from infra.errors import BadDeclaration, ProcessFailed, SchemaMismatch
+from infra.process import kept_running
 from infra.process.file_locks import exclusive, is_held
+from infra.process.kept_running import KeptRunning
 from infra.settings import Settings
 from streaming import driver
-from streaming.driver import _starters, _SupervisedQuery
+from streaming.driver import QueryFailures, _starters
 from streaming.query.progress import read
 from streaming.query.step_shares import Shares
 from tables.declare.table import Table
@@ -47,33 +49,34 @@ def started() -> list[Query]:
     return []
 
 
-def kept(settings: Settings, started: list[Query]) -> _SupervisedQuery:
+def kept(settings: Settings, started: list[Query]) -> KeptRunning:
     def start() -> Query:
         started.append(Query())
         return started[-1]
 
-    return _SupervisedQuery("hours", start, settings.stream_lock("plant.hours"))
+    failures = QueryFailures(settings, "plant", "hours")
+    return KeptRunning("plant.hours", start, settings.stream_lock("plant.hours"), failures)
 
 
 def test_a_query_waits_while_its_checkpoint_is_created_again(settings: Settings, started: list[Query]) -> None:
     query = kept(settings, started)
     with exclusive(settings.stream_lock("plant.hours")) as ours:
         assert ours
-        query.keep(settings, "plant")
+        query.keep()
     assert started == []
-    query.keep(settings, "plant")
+    query.keep()
     assert len(started) == 1
 
 
 def test_the_checkpoint_of_a_query_is_held_until_it_stops_or_fails(settings: Settings, started: list[Query]) -> None:
     lock, query = settings.stream_lock("plant.hours"), kept(settings, started)
-    query.keep(settings, "plant")
+    query.keep()
     assert is_held(lock)
     started[-1].isActive = False
-    query.keep(settings, "plant")
+    query.keep()
     assert not is_held(lock)
     time.sleep(1.1)  # its pause
-    query.keep(settings, "plant")
+    query.keep()
     assert is_held(lock)
     query.stop()
     assert (len(started), is_held(lock)) == (2, False)
@@ -82,15 +85,15 @@ def test_the_checkpoint_of_a_query_is_held_until_it_stops_or_fails(settings: Set
 def test_what_a_query_failed_with_is_reported_until_it_runs_again(
     settings: Settings, started: list[Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "_SETTLED_S", 0.0)
+    monkeypatch.setattr(kept_running, "_SETTLED_S", 0.0)
     query = kept(settings, started)
-    query.keep(settings, "plant")
+    query.keep()
     started[-1].isActive = False
-    query.keep(settings, "plant")
+    query.keep()
     assert [p.error for p in read(settings, "plant")] == ["its state is damaged"]
     time.sleep(1.1)  # its pause
     for _ in range(2):
-        query.keep(settings, "plant")
+        query.keep()
     assert [p.error for p in read(settings, "plant")] == [""]
 
 

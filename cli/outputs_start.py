@@ -1,0 +1,66 @@
+"""Starts what outputs need, if a table that runs declares one."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from typing import TYPE_CHECKING
+
+from cli.console import step
+from infra.settings import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infra.process.supervisord import Program
+    from infra.settings import Settings
+    from tables.declare.registry import Registry
+
+
+def keeps_copies(registry: Registry) -> bool:
+    """Whether the supervised database has the copy of a table."""
+    return any(not output.destination for table in registry.tables.values() for output in table.outputs)
+
+
+def copy_programs(settings: Settings, registry: Registry, others: Sequence[Program]) -> list[Program]:
+    """Returns the program of the database, ready to be supervised, if copies need it and it is not among others."""
+    from infra.postgres import postgres_server
+
+    if not keeps_copies(registry) or any(program.name == postgres_server.NAME for program in others):
+        return []
+    postgres_server.prepare(settings)
+    return [postgres_server.program(settings)]
+
+
+def output_programs(settings: Settings, registry: Registry) -> list[Program]:
+    """Returns the program that moves outputs on; it changes with the declarations, so that `up` restarts it."""
+    from infra.process.supervisord import Program
+    from outputs.follow.runner import NAME, declared_outputs
+
+    if not any(declared_outputs(registry)):
+        return []
+    declared = hashlib.sha256()
+    for domain in registry.domains:
+        for path in sorted((ROOT / "tables" / domain).glob("*.py")):
+            declared.update(path.read_bytes())
+    return [
+        Program(
+            name=NAME,
+            command=[sys.executable, "-m", "cli", "outputs", "follow"],
+            environment={**settings.environment(), "DECLARATIONS": declared.hexdigest()[:12]},
+            stage=1,
+            start_s=5,
+            stop_wait_s=60,
+        )
+    ]
+
+
+def ensure_copies(settings: Settings, registry: Registry) -> None:
+    """Creates the database of copies, once the supervised server answers, if an output is kept there."""
+    if not keeps_copies(registry):
+        return
+    from infra.postgres import postgres_server
+    from outputs.targets.open_target import DATABASE
+
+    with step(f"Database {DATABASE}"):
+        postgres_server.ensure_database(settings, DATABASE)

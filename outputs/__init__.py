@@ -1,0 +1,1 @@
+"""Outputs: copies of tables that follow them."""

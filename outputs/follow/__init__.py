@@ -1,0 +1,1 @@
+"""The process that moves outputs on, and what is known of each."""

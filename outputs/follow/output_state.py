@@ -1,0 +1,89 @@
+"""Stores the state of an output in a file that status reads, so that no one waits for a database."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infra.atomic_write import write_atomically
+from outputs.position import Position
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputState:
+    """An output after its last step.
+
+    Attributes:
+        version: of the table, that the copy shows; None: it is not known, or nothing was sent yet.
+        page, pages: how many pages of the way to a newer version are there, and of how many; 0 of 0: no such way.
+        rows: how many the last step changed that changed some.
+        sent_at: when that was.
+        error: why it does not go on; empty while it does.
+        failed_at: when it last failed with that error.
+    """
+
+    version: int | None = None
+    page: int = 0
+    pages: int = 0
+    rows: int = 0
+    sent_at: datetime | None = None
+    error: str = ""
+    failed_at: datetime | None = None
+
+
+class StateFile:
+    """The stored state of an output.
+
+    Args:
+        output: its name.
+    """
+
+    def __init__(self, settings: Settings, table: str, output: str) -> None:
+        self._file: Path = settings.home / "outputs" / f"{table}.{output}.json"
+        self._lock = threading.Lock()
+
+    def read(self) -> OutputState:
+        if not self._file.exists():
+            return OutputState()
+        values: dict[str, Any] = json.loads(self._file.read_text("utf-8"))
+        for name in ("sent_at", "failed_at"):
+            values[name] = values[name] and datetime.fromisoformat(values[name])
+        return OutputState(**values)
+
+    def known(self) -> str:
+        return self.read().error
+
+    def note(self, error: Exception | None) -> None:
+        if error is not None or self.known():
+            failed_at = None if error is None else datetime.now(UTC)
+            self._update({"error": "" if error is None else str(error), "failed_at": failed_at})
+
+    def note_position(self, position: Position | None, rows: int = 0) -> None:
+        """Records where the copy is, and how many rows the step changed that led there."""
+        values: dict[str, Any] = {"version": None, "page": 0, "pages": 0}
+        if position is not None:
+            is_on_its_way = position.heading is not None
+            if position.table_id and position.version >= 0:
+                values["version"] = position.version
+            if is_on_its_way:
+                values |= {"page": position.page, "pages": position.pages}
+        if rows:
+            values |= {"rows": rows, "sent_at": datetime.now(UTC)}
+        self._update(values)
+
+    def _update(self, values: Mapping[str, Any]) -> None:
+        with self._lock:
+            before = self.read()
+            after = replace(before, **values)
+            if after != before:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                text = json.dumps(asdict(after), default=lambda at: at.isoformat())
+                write_atomically(self._file, text, lasting=False)

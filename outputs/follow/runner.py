@@ -1,0 +1,109 @@
+"""The process that moves outputs on: a thread for each, so that what one waits for delays no other."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from infra.delta.lake import Lake
+from infra.errors import ProcessFailed, WriteConflict
+from infra.process.file_locks import exclusive
+from infra.process.kept_running import KeptRunning
+from infra.process.polling_thread import PollingThread
+from outputs.follow.output_state import StateFile
+from outputs.next_step import next_step
+from outputs.targets.open_target import open_target
+from tables.declare.outputs.output import Output
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
+    from outputs.output_target import Target
+    from outputs.position import Position
+
+NAME = "outputs"
+"""The supervisor's name of the process."""
+_LOOK_S = 0.5
+_IDLE_S = 1.0
+_TRUSTED_S = 10.0
+"""For so long the position of a copy is believed to be what it was, while nothing is sent."""
+
+
+def declared_outputs(registry: Registry) -> Iterator[tuple[Table, Output]]:
+    """Yields the outputs of all tables, each with its table."""
+    for table in registry.tables.values():
+        for output in table.outputs:
+            yield table, output
+
+
+def run(settings: Settings, registry: Registry) -> None:
+    """Moves all outputs on until SIGTERM or SIGINT; each then ends its step.
+
+    An output that fails is started again after a pause that doubles up to a minute; the others go on.
+
+    Raises:
+        ProcessFailed: another process of this home does it.
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with exclusive(settings.home / "run" / f"{NAME}.lock") as ours:
+        if not ours:
+            raise ProcessFailed(
+                f"Another process moves the outputs of {settings.home}.", hint="`./twofold status` shows it."
+            )
+        lake = Lake(settings)
+        kept = [_kept(lake, table, output) for table, output in declared_outputs(registry)]
+        while not stop.wait(_LOOK_S):
+            for output in kept:
+                output.keep()
+        for output in kept:
+            output.stop()
+
+
+def _kept(lake: Lake, table: Table, output: Output) -> KeptRunning:
+    name = output.name or table.name
+    state = StateFile(lake.settings, table.full_name, name)
+    return KeptRunning(f"{table.full_name}: {name}", partial(_start, lake, table, output, state), None, state)
+
+
+def _start(lake: Lake, table: Table, output: Output, state: StateFile) -> PollingThread:
+    follower = Follower(lake, table, output, state)
+    return PollingThread(f"output {table.full_name}", follower.step, idle_s=_IDLE_S)
+
+
+class Follower:
+    """Moves one output on."""
+
+    def __init__(self, lake: Lake, table: Table, output: Output, state: StateFile) -> None:
+        self._lake, self._table, self._output, self._state = lake, table, output, state
+        self._target: Target | None = None
+        self._position: Position | None = None
+        self._looked_at = float("-inf")
+
+    def step(self) -> bool:
+        """Takes the next step; False if the copy shows the table as it is."""
+        target = self._target = self._target or open_target(self._lake, self._table, self._output)
+        is_fresh = time.monotonic() - self._looked_at > _TRUSTED_S
+        if is_fresh:
+            self._position = target.position()
+            self._looked_at = time.monotonic()
+            self._state.note_position(self._position)
+        step = next_step(self._lake, self._table, self._output, self._position, target)
+        if step is None:
+            return False
+        try:
+            target.send(step.changes, step.before, step.after)
+        except WriteConflict:
+            if is_fresh:
+                raise
+            self._looked_at = float("-inf")  # a person has moved it
+            return True
+        self._position = step.after
+        self._state.note_position(step.after, len(step.changes))
+        return True

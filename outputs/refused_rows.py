@@ -1,0 +1,68 @@
+"""The ledger of rows that a copy cannot have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from infra.delta.compaction import compact_without_history
+from infra.delta.datafusion_sql import select
+from infra.delta.delta_writer import Writer
+from infra.delta.lake import Lake
+from infra.sql.names import DATAFUSION
+
+REFUSED = "ledger.refused"
+SCHEMA = pa.schema(
+    [
+        ("table", pa.string()),
+        ("output", pa.string()),
+        ("key", pa.string()),
+        ("version", pa.int64()),
+        ("recorded_at", pa.timestamp("us", "UTC")),
+        ("reason", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """A row that a copy cannot have.
+
+    Attributes:
+        key: its primary key as JSON.
+        reason: the answer of what holds the copy.
+    """
+
+    key: str
+    reason: str
+
+
+def record_refused(lake: Lake, table: str, output: str, version: int, refused: Sequence[Refused]) -> None:
+    """Appends rows of a version that a copy refused, each once."""
+    lake.ensure(REFUSED, SCHEMA, statistics=["table", "output", "version"])
+    known: dict[str, str | int] = {"table": table, "output": output, "version": version}
+    condition = " AND ".join(f"{DATAFUSION.name(name)} = {DATAFUSION.literal(value)}" for name, value in known.items())
+
+    def new() -> pa.Table:
+        there = set(select(lake.open(REFUSED), ["key"], condition)["key"].to_pylist())
+        now = datetime.now(UTC)
+        rows = [
+            {**known, "key": row.key, "recorded_at": now, "reason": row.reason}
+            for row in refused
+            if row.key not in there
+        ]
+        return pa.Table.from_pylist(rows, SCHEMA)
+
+    Writer(lake, REFUSED, keep_small=compact_without_history).append_new(f"refused/{table}/{output}", new)
+
+
+def refused_counts(lake: Lake) -> Counter[tuple[str, str]]:
+    """Counts the refused rows by table and output."""
+    if not lake.exists(REFUSED):
+        return Counter()
+    rows = select(lake.open(REFUSED), ["table", "output"])
+    return Counter(zip(rows["table"].to_pylist(), rows["output"].to_pylist(), strict=True))

@@ -1,0 +1,78 @@
+"""Sends rows of a table to the copy of an output again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from infra.delta.change_feed import sides_of
+from infra.delta.lake import Lake
+from infra.errors import BadArgument, TryAgain
+from outputs.next_step import MOST_ROWS, no_changes
+from outputs.view import KEY, View
+from tables.refresh.row_diff import difference, matching
+
+if TYPE_CHECKING:
+    from outputs.output_target import Target
+    from outputs.position import Position
+    from tables.declare.table import Table
+
+
+def resend_all(target: Target, lake: Lake, table: Table) -> None:
+    """Makes the output compare its copy with the table, and send what differs.
+
+    Raises:
+        BadArgument: nothing was sent yet.
+    """
+    position = _position(target, table)
+    target.send(no_changes(View.parsed(position.definition), lake.open(table.full_name)), position, position.unknown())
+
+
+def resend_from(target: Target, lake: Lake, table: Table, version: int) -> int:
+    """Sends each row that changed since a version once more, as the copy should have it; returns their number.
+
+    Raises:
+        BadArgument: nothing was sent yet, or these changes cannot be read.
+        TryAgain: the copy is on its way to a version.
+    """
+    name, position = table.full_name, _position(target, table)
+    if position.heading is not None:
+        raise TryAgain(f"{name}: its copy is on its way to version {position.heading.version}.", hint="Wait for it.")
+    otherwise = "`--from now` compares the whole copy with the table."
+    if not 0 <= version < position.version:
+        raise BadArgument(
+            f"--from {version}: expected a version from 0 to {position.version - 1}; the copy of {name} shows "
+            f"{position.version}.",
+            hint=otherwise,
+        )
+    try:
+        commits = [commit for commit in lake.commits(name, version, position.version) if commit.changes]
+        is_known = lake.commit_digest(name, position.version) == position.commit
+        if not is_known or sum(commit.rows_changed for commit in commits) > MOST_ROWS:
+            raise BadArgument(
+                f"--from {version}: {'too many rows of' if is_known else 'the log is not the one of'} {name} that "
+                "the copy shows.",
+                hint=otherwise,
+            )
+        view = View.parsed(position.definition)
+        versions = [commit.version for commit in commits]
+        old, new = sides_of(lake, name, versions, view.key) if versions else (None, None)
+    except FileNotFoundError as error:
+        raise BadArgument(f"--from {version}: {error}", hint=otherwise) from error
+    if old is None or new is None:
+        return 0
+    before, after = view.rows(old, position.closed_ms), view.rows(new, position.closed_ms)
+    gone, none = matching(before, after, [KEY], "ANTI"), after.slice(0, 0)
+    changes = pa.concat_tables([difference(after, none, [KEY]), difference(none, gone, [KEY])])
+    target.send(changes, position, position)
+    return len(changes)
+
+
+def _position(target: Target, table: Table) -> Position:
+    position = target.position()
+    if position is None:
+        raise BadArgument(
+            f"Nothing of {table.full_name} was sent yet.", hint="`./twofold up` runs its outputs, which send all rows."
+        )
+    return position

@@ -1,0 +1,1 @@
+"""Targets: a class for each kind of output."""

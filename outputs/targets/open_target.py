@@ -1,0 +1,43 @@
+"""Finds what holds the copy of an output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra.delta.lake import Lake
+from infra.destinations import destination
+from infra.errors import BadSetting
+from infra.postgres.database_connection import parsed_address, supervised_address
+from outputs.output_target import Target
+from outputs.position import Position
+from outputs.refused_rows import Refused, record_refused
+from outputs.targets.postgres_copy import PostgresCopy
+from tables.declare.outputs.output import Output
+from tables.declare.table import Table
+
+DATABASE = "outputs"
+"""The database of the supervised server that has copies without a destination."""
+
+
+def open_target(lake: Lake, table: Table, output: Output) -> Target:
+    """Returns what holds the copy of an output; nothing is connected yet.
+
+    Raises:
+        BadSetting: its destination has no address, or one of another kind.
+    """
+    name = output.name or table.name
+    at = supervised_address(lake.settings, DATABASE)
+    if output.destination:
+        address = destination(lake.settings, output.destination)
+        if not address.startswith(("postgresql://", "postgres://")):
+            raise BadSetting(
+                f"The destination {output.destination!r} of {table.full_name}: expected postgresql://...",
+                hint="Write it as postgresql://user:password@host:port/database.",
+            )
+        at = parsed_address(address)
+
+    def note(refused: Sequence[Refused], after: Position) -> None:
+        version = (after.heading or after).version
+        record_refused(lake, table.full_name, name, version, refused)
+
+    return PostgresCopy(at=at, schema=table.domain, name=name, owner=f"{table.full_name}: {name}", note_refused=note)

@@ -1,0 +1,114 @@
+"""State of the outputs of tables: what their copies show, how far they are behind, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from infra.delta.lake import Lake
+from infra.errors import DamagedLog
+from infra.instants import epoch_ms
+from infra.process import supervisor
+from infra.process.doctor import Finding
+from infra.settings import Settings
+from outputs.follow.output_state import OutputState, StateFile
+from outputs.follow.runner import NAME, declared_outputs
+from outputs.refused_rows import refused_counts
+from tables.declare.registry import Registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputReport:
+    """An output.
+
+    Attributes:
+        kind: what holds its copy.
+        state: in a few words.
+        version: of the table, that the copy shows; None: it is not known, or nothing was sent yet.
+        behind: versions of the table that the copy does not show; None as `version`.
+        behind_s: seconds since the first of them; None: it shows all, or that is not known.
+        refused: rows that it could not have, in all.
+        error: why it does not go on; empty while it does.
+    """
+
+    table: str
+    output: str
+    kind: str
+    state: str
+    version: int | None
+    behind: int | None
+    behind_s: float | None
+    refused: int
+    error: str
+
+
+def output_reports(lake: Lake, registry: Registry, now: datetime) -> list[OutputReport]:
+    """Reports every output of these declarations; what holds the copies is not asked."""
+    declared = list(declared_outputs(registry))
+    if not declared:
+        return []
+    refused = refused_counts(lake)
+    runs = any(p.name == NAME and p.pid for p in supervisor.state(lake.settings))
+    reports = []
+    for table, output in declared:
+        name, full_name = output.name or table.name, table.full_name
+        known = StateFile(lake.settings, full_name, name).read()
+        behind, behind_s = _lag(lake, full_name, known.version, now)
+        reports.append(
+            OutputReport(
+                table=full_name,
+                output=name,
+                kind=output.kind,
+                state=_state(known, behind, runs=runs),
+                version=known.version,
+                behind=behind,
+                behind_s=behind_s,
+                refused=refused[full_name, name],
+                error=known.error,
+            )
+        )
+    return reports
+
+
+def _lag(lake: Lake, table: str, version: int | None, now: datetime) -> tuple[int | None, float | None]:
+    if version is None or not lake.exists(table):
+        return None, None
+    behind = max(0, lake.version(table) - version)
+    if not behind:
+        return 0, None
+    try:
+        [first] = lake.commits(table, version, version + 1)
+    except (FileNotFoundError, DamagedLog):
+        return behind, None
+    return behind, max(0.0, ((epoch_ms(now) or 0) - first.timestamp_ms) / 1000)
+
+
+def _state(known: OutputState, behind: int | None, *, runs: bool) -> str:
+    if known.error:
+        return "failed"
+    if not runs:
+        return "does not run"
+    if known.pages:
+        return f"page {known.page + 1} of {known.pages}"
+    return "has not begun" if behind is None else "follows" if behind else "shows all"
+
+
+def outputs_finding(settings: Settings, registry: Registry) -> list[Finding]:
+    """Looks for outputs that have failed; none where no table has one."""
+    declared = list(declared_outputs(registry))
+    failed = {
+        f"{table.full_name}: {name}": error
+        for table, output in declared
+        if (error := StateFile(settings, table.full_name, name := output.name or table.name).known())
+    }
+    if not declared:
+        return []
+    return [
+        Finding(
+            name="Outputs",
+            ok=not failed,
+            found="; ".join(f"{name}: {error}" for name, error in failed.items()) or "none has failed",
+            expected="none has failed",
+            hint="Each is tried again once a minute; `./twofold outputs` shows how far its copy is behind.",
+        )
+    ]

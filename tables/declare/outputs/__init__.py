@@ -1,0 +1,1 @@
+"""Outputs of tables, as declarations name them."""

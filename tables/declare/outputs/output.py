@@ -1,0 +1,110 @@
+"""The parameters that all outputs of a table have, and the mistakes in them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from infra.errors import BadDeclaration, nearest
+from quality.rules import RECORD_RULES, Rule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """A copy of a table that follows it.
+
+    Attributes:
+        kind: what holds the copy.
+        name: empty: that of the table.
+        destination: a name of the file of the setting `destinations`; empty: the place that its kind has by default.
+        columns: None: all of the table.
+        where: rules; the copy has the rows that keep all of them.
+        when: `changed`: rows as they are now; `closed`: those alone that have closed.
+    """
+
+    kind: ClassVar[str]
+    name: str = ""
+    destination: str = ""
+    columns: Sequence[str] | None = None
+    where: Sequence[Rule] = ()
+    when: Literal["changed", "closed"] = "changed"
+
+    def __post_init__(self) -> None:
+        for parameter, value in (("name", self.name), ("destination", self.destination)):
+            if not isinstance(value, str) or (value and not _is_name(value)):
+                raise self.mistake(parameter, value, "a name of lower-case letters, digits and _, a letter first")
+        if self.when not in ("changed", "closed"):
+            raise self.mistake("when", self.when, "'changed' or 'closed'")
+        if self.columns is not None and not _is_list(self.columns, str):
+            raise self.mistake("columns", self.columns, "a list of columns, each once")
+        if not isinstance(self.where, list | tuple):
+            raise self.mistake("where", self.where, "a list of rules")
+        for rule in self.where:
+            if not isinstance(rule, Rule) or rule.kind not in RECORD_RULES:
+                kinds = ", ".join(sorted(RECORD_RULES))
+                raise self.mistake("where", str(rule), f"rules that one row decides: {kinds}")
+
+    def mistake(self, parameter: str, value: object, expected: str) -> BadDeclaration:
+        """Builds the error of a parameter."""
+        return BadDeclaration(f"to_{self.kind}({parameter}={value!r}): expected {expected}.")
+
+    def unfit(self, columns: Iterable[str]) -> Iterator[str]:
+        """Yields the columns that this kind of copy cannot have."""
+        yield from ()
+
+
+def _is_name(text: str) -> bool:
+    return text.isascii() and text.isidentifier() and text.islower() and text[0] != "_"
+
+
+def _is_list(values: object, kind: type) -> bool:
+    if not isinstance(values, list | tuple) or not values:
+        return False
+    return all(isinstance(value, kind) for value in values) and len(set(values)) == len(values)
+
+
+def require_outputs(outputs: object) -> None:
+    """Refuses what is no list of outputs.
+
+    Raises:
+        BadDeclaration: shows what was found instead.
+    """
+    found = outputs if isinstance(outputs, list | tuple) else [outputs]
+    strange = [one for one in found if not isinstance(one, Output)]
+    if strange or found is not outputs:
+        shown = (strange or found)[0]
+        raise BadDeclaration(f"outputs={shown!r}: expected a list of outputs.", hint="Write outputs=[to_postgres()].")
+
+
+def output_mistakes(
+    outputs: Sequence[Output], table: str, columns: Sequence[str] | None, closes_at: str | None
+) -> Iterator[BadDeclaration]:
+    """Yields the mistakes that show once the table is known.
+
+    Args:
+        columns: of the table; None: not known before it has rows.
+    """
+    names = [output.name or table for output in outputs]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield BadDeclaration(f"two outputs are named {name!r}.", hint="Give each another name=.")
+    for output, name in zip(outputs, names, strict=True):
+        if output.when == "closed" and closes_at is None:
+            yield BadDeclaration(
+                f"the output {name} has when='closed', and no row of {table} ever closes.",
+                hint="Rows close if the table has closes_at; else leave when= out.",
+            )
+        if columns is not None:
+            yield from _column_mistakes(output, name, columns)
+
+
+def _column_mistakes(output: Output, name: str, columns: Collection[str]) -> Iterator[BadDeclaration]:
+    read = [*(output.columns or ()), *(column for rule in output.where for column in rule.columns)]
+    for column in dict.fromkeys(read):
+        if column not in columns:
+            hint = nearest(column, columns, f"It has {', '.join(columns)}.")
+            yield BadDeclaration(f"the output {name} reads {column}, which the table lacks.", hint=hint)
+    for column in output.unfit(output.columns or columns):
+        yield BadDeclaration(
+            f"the output {name} cannot have the column {column!r}.", hint="Choose the others by columns=[...]."
+        )

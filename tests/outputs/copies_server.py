@@ -1,0 +1,71 @@
+"""PostgreSQL for tests of copies, as the supervisor runs it, which they may kill."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+
+from infra.postgres import postgres_server
+from infra.postgres.database_connection import supervised_address
+from infra.process.ports import free_port
+from infra.settings import Settings
+from outputs.targets.open_target import DATABASE
+
+
+@dataclass
+class Server:
+    """A PostgreSQL with the database of copies."""
+
+    settings: Settings
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(postgres_server.program(self.settings).command, stderr=subprocess.DEVNULL)
+        postgres_server.wait_ready(self.settings)
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait()
+
+    def kill(self) -> None:
+        """End all its processes at once."""
+        assert self.process is not None
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.kill()  # first, or it would start others for them
+        for process in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait()
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        at = supervised_address(self.settings, DATABASE)
+        with psycopg.connect(**at._asdict(), autocommit=True) as connection:
+            cursor = connection.execute(sql)  # type: ignore[call-overload]
+            return cursor.fetchall() if cursor.description else []
+
+    def empty(self, *schemas: str) -> None:
+        """Remove these schemas, and all positions."""
+        for schema in (*schemas, "_twofold"):
+            self.run(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
+@contextmanager
+def postgres_of_copies(home: Path) -> Iterator[Server]:
+    server = Server(Settings(home=home, database_port=free_port(), shuffle_partitions=1))
+    postgres_server.prepare(server.settings)
+    server.start()
+    try:
+        postgres_server.ensure_database(server.settings, DATABASE)
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,394 @@
+"""A copy in a real PostgreSQL has exactly the rows of its table, each change once, whatever is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import hypothesis.strategies as st
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from infra.delta.lake import Lake
+from infra.errors import BadSetting, DatabaseUnreachable, TryAgain, WriteConflict
+from infra.postgres.database_connection import Connection, supervised_address
+from infra.settings import Settings
+from outputs import next_step as reading
+from outputs.refused_rows import Refused
+from outputs.targets.postgres_copy import PostgresCopy
+from outputs.view import KEY
+from tables.refresh.row_diff import difference
+from tests.outputs.copies_server import Server, postgres_of_copies
+from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
+from tests.outputs.test_next_step import EVENTS, run_events, small_pages
+
+__all__ = ["small_pages"]
+
+pytestmark = pytest.mark.platform
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with postgres_of_copies(tmp_path_factory.mktemp("outputs") / "home") as server:
+        yield server
+
+
+@pytest.fixture
+def copy(server: Server) -> PostgresCopy:
+    server.empty("plant")
+    return new_copy(server)
+
+
+def new_copy(server: Server, **changes: Any) -> PostgresCopy:
+    copy = PostgresCopy(
+        at=supervised_address(server.settings, "outputs"),
+        schema="plant",
+        name="hours",
+        owner="plant.hours: hours",
+        note_refused=lambda refused, after: None,
+    )
+    return replace(copy, **changes)
+
+
+@pytest.fixture
+def followed(lake: Lake) -> FollowedTable:
+    return FollowedTable(lake)
+
+
+def rows_of(server: Server, columns: list[str]) -> list[tuple[Any, ...]]:
+    return sorted(server.run(f"SELECT {', '.join([KEY, *columns])} FROM plant.hours"), key=repr)
+
+
+def test_a_copy_has_the_rows_and_the_columns_of_its_table(
+    server: Server, copy: PostgresCopy, followed: FollowedTable
+) -> None:
+    followed.put(("a", 1, hour(1)), ('it\'s \\ "so",\n', None, None), (None, 2**62, hour(-1)), ("", 0, None))
+    followed.follow(copy)
+    assert server.run("SELECT k, n, closes_at FROM plant.hours ORDER BY n") == [
+        ("", 0, None),
+        ("a", 1, hour(1)),
+        (None, 2**62, hour(-1)),
+        ('it\'s \\ "so",\n', None, None),
+    ]
+    followed.put(("a", 2, hour(1)))
+    followed.remove("")
+    followed.follow(copy)
+    assert server.run("SELECT k, n FROM plant.hours ORDER BY n LIMIT 1") == [("a", 2)]
+    assert server.run("SELECT count(*) FROM plant.hours") == [(3,)]
+
+
+NESTED = pa.struct([("a", pa.list_(pa.int64())), ("b", pa.map_(pa.string(), pa.float64())), ("c", pa.decimal128(5, 2))])
+LARGEST = Decimal("1234567890123456789012345678.0123456789")
+SPRING = datetime(2026, 3, 29, 1, 30, 0, 1, tzinfo=UTC)
+VALUES: dict[str, tuple[pa.DataType, str, list[Any]]] = {
+    "flag": (pa.bool_(), "boolean", [True, False, None]),
+    "tiny": (pa.int8(), "smallint", [-128, 127, None]),
+    "small": (pa.int16(), "smallint", [-(2**15), 2**15 - 1, None]),
+    "whole": (pa.int32(), "integer", [-(2**31), 2**31 - 1, None]),
+    "large": (pa.int64(), "bigint", [-(2**63), 2**63 - 1, None]),
+    "single": (pa.float32(), "real", [0.25, float("inf"), None]),
+    "double": (pa.float64(), "double precision", [1 / 3, -1e300, 5e-324]),
+    "exact": (pa.decimal128(38, 10), "numeric(38,10)", [LARGEST, Decimal("-1e-10"), None]),
+    "text": (pa.string(), "text", ["ünï 😀", "\\.", "\t\r\n\x01"]),
+    "bytes": (pa.binary(), "bytea", [b"\x00\xff\\", b"", None]),
+    "day": (pa.date32(), "date", [date(1, 1, 1), date(9999, 12, 31), None]),
+    "instant": (pa.timestamp("us", "UTC"), "timestamp with time zone", [datetime(1, 1, 1, tzinfo=UTC), SPRING, None]),
+    "local": (pa.timestamp("us"), "timestamp without time zone", [datetime(1, 1, 1), datetime.max, None]),
+}
+"""Column -> its type in Delta, in PostgreSQL, and values of it."""
+
+
+def typed_rows(**more: tuple[pa.DataType, list[Any]]) -> pa.Table:
+    columns = {name: pa.array(values, kind) for name, (kind, _, values) in VALUES.items()}
+    columns |= {name: pa.array(values, kind) for name, (kind, values) in more.items()}
+    return pa.table({"k": ["a", "b", "c"], **columns})
+
+
+def follow_rows(followed: FollowedTable, copy: PostgresCopy, rows: pa.Table) -> None:
+    followed.overwrite(rows)
+    followed.follow(copy)
+
+
+def test_values_of_all_types_are_the_same_in_postgresql(
+    server: Server, copy: PostgresCopy, followed: FollowedTable
+) -> None:
+    follow_rows(followed, copy, typed_rows())
+    named = ", ".join(f'"{name}"' for name in VALUES)
+    rows = server.run(f"SELECT {named} FROM plant.hours ORDER BY k")
+    assert {name: [row[n] for row in rows] for n, name in enumerate(VALUES)} == {
+        name: [pa.scalar(value, kind).as_py() for value in values] for name, (kind, _, values) in VALUES.items()
+    }
+    types = server.run(
+        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+        "WHERE attrelid = 'plant.hours'::regclass AND attnum > 0",
+    )
+    assert dict(types) == {KEY: "text", "k": "text", **{name: kind for name, (_, kind, _) in VALUES.items()}}
+
+
+def test_nested_values_are_json(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
+    value = {"a": [1, None], "b": [("x", float("nan")), ("y", 1.5)], "c": Decimal("1.50")}
+    follow_rows(followed, copy, typed_rows(nested=(NESTED, [value, None, {"a": None, "b": [], "c": None}])))
+    assert server.run("SELECT nested FROM plant.hours ORDER BY k") == [
+        ({"a": [1, None], "b": [["x", "NaN"], ["y", 1.5]], "c": "1.50"},),
+        (None,),
+        ({"a": None, "b": [], "c": None},),
+    ]
+
+
+def test_what_is_read_back_is_what_was_sent(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
+    """All types, years beyond Python's too."""
+    far = pa.array([-(10**17), 10**17, 0], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    days = pa.array([-900_000, 90_000_000, 0], pa.int32()).cast(pa.date32())
+    value = {"a": [1, None], "b": [("x", float("nan")), ("y", 1.5)], "c": Decimal("1.50")}
+    rows = typed_rows(nested=(NESTED, [value, None, {"a": None, "b": [], "c": None}]))
+    rows = rows.append_column("far", far).append_column("days", days)
+    write_rows(followed, rows)
+    followed.follow(copy)
+    view = reading.View.declared(followed.table, followed.output).rows(rows, None)
+    pages = [copy.sent(view.schema, page, 2) for page in range(2)]
+    assert len(difference(view, pa.concat_tables(pages), [KEY])) == 0
+    assert server.run("SELECT far::text FROM plant.hours ORDER BY k LIMIT 1") == [("1200-02-15 14:13:20+00 BC",)]
+
+
+def write_rows(followed: FollowedTable, rows: pa.Table) -> None:
+    from deltalake import write_deltalake
+
+    write_deltalake(followed.lake.uri(followed.name), rows, mode="overwrite", schema_mode="overwrite")
+
+
+def test_a_row_that_postgresql_cannot_hold_is_noted_and_absent(
+    server: Server, copy: PostgresCopy, followed: FollowedTable
+) -> None:
+    noted: list[Refused] = []
+    incompressible = "".join(sha256(bytes([n])).hexdigest() for n in range(100))
+    copy = replace(copy, note_refused=lambda refused, after: noted.extend(refused))
+    far = pa.array([0, -(2**62), 0, 0], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    rows = pa.table({"k": ["good", "far", "nul \0", incompressible], "n": [1, 2, 3, 4], "closes_at": far})
+    followed.put(("good", 0, None), ("far", 0, None))
+    followed.follow(copy)
+    write_rows(followed, rows)
+    followed.follow(copy)
+    assert rows_of(server, ["n"]) == [(key_of("good"), 1)]
+    assert sorted((r.key[:8], r.reason[:29]) for r in noted) == [
+        ('{"k":"6e', "index row size 6424 exceeds b"),
+        ('{"k":"fa', 'timestamp out of range: "1441'),
+        ('{"k":"nu', "invalid byte sequence for enc"),
+    ]
+
+
+def test_a_name_that_needs_quotes_is_one(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
+    odd = ['order "by" 100%s', "Zone", "{0}", "select"]
+    rows = pa.table({"k": ["a"], **{name: [n] for n, name in enumerate(odd)}})
+    follow_rows(followed, copy, rows)
+    view = reading.View.declared(followed.table, followed.output).rows(rows, None)
+    assert copy.sent(view.schema, 0, 1).to_pylist() == view.to_pylist()
+
+
+def test_a_process_that_is_behind_another_changes_nothing(
+    server: Server, copy: PostgresCopy, followed: FollowedTable
+) -> None:
+    followed.put(("a", 1, None))
+    step = reading.next_step(followed.lake, followed.table, followed.output, None, copy)
+    assert step is not None
+    followed.follow(copy)
+    with pytest.raises(WriteConflict, match="another process has moved the copy"):
+        copy.send(step.changes, step.before, step.after)
+    assert rows_of(server, ["n"]) == [(key_of("a"), 1)]
+
+
+def test_a_table_that_is_no_copy_is_left_alone(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
+    server.run("CREATE SCHEMA plant; CREATE TABLE plant.hours (k text)")
+    with pytest.raises(BadSetting, match=r'"plant"."hours" is in the database outputs .* and is no copy of a table'):
+        followed.follow(copy)
+    assert server.run("SELECT * FROM plant.hours") == []
+
+
+def test_the_copy_of_another_output_is_left_alone(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
+    followed.follow(copy)
+    with pytest.raises(BadSetting, match=r"is the copy of plant\.hours: hours"):
+        followed.follow(replace(copy, owner="plant.days: hours"))
+
+
+def test_a_copy_that_was_dropped_is_made_again(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
+    followed.put(("a", 1, None))
+    followed.follow(copy)
+    server.run("DROP TABLE plant.hours")
+    followed.follow(copy)
+    assert rows_of(server, ["n"]) == [(key_of("a"), 1)]
+
+
+def test_an_edited_copy_is_compared_and_repaired(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
+    followed.put(("a", 1, hour(1)), ("b", 1, None), ("c", 1, None))
+    followed.follow(copy)
+    server.run("UPDATE plant.hours SET closes_at = 'infinity' WHERE k = 'a'")
+    server.run("DELETE FROM plant.hours WHERE k = 'b'")
+    count_changes(server)
+    at = copy.position()
+    assert at is not None
+    copy.send(reading.next_step(followed.lake, followed.table, followed.output, None, copy).changes, at, at.unknown())
+    followed.follow(copy)
+    assert server.run("SELECT k, n, closes_at FROM plant.hours ORDER BY k") == [
+        ("a", 1, hour(1)),
+        ("b", 1, None),
+        ("c", 1, None),
+    ]
+    assert server.run("SELECT op, k FROM seen ORDER BY k, op") == [("DELETE", "a"), ("INSERT", "a"), ("INSERT", "b")]
+
+
+def count_changes(server: Server) -> None:
+    """Record each change of a row of the copy, within its transaction."""
+    server.run(
+        """
+        DROP TABLE IF EXISTS seen;
+        CREATE TABLE seen (op text, k text, n bigint);
+        CREATE OR REPLACE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN INSERT INTO public.seen SELECT TG_OP, coalesce(NEW.k, OLD.k), coalesce(NEW.n, OLD.n); RETURN NULL; END $$;
+        CREATE TRIGGER see AFTER INSERT OR UPDATE OR DELETE ON plant.hours FOR EACH ROW EXECUTE FUNCTION see();
+        """,
+    )
+
+
+def test_columns_come_and_go_in_the_transaction_of_their_rows(
+    server: Server, copy: PostgresCopy, followed: FollowedTable
+) -> None:
+    followed.with_output(columns=["n"])
+    followed.put(("a", 1, hour(1)))
+    followed.follow(copy)
+    server.run("ALTER TABLE plant.hours ADD COLUMN mine text DEFAULT 'x'")
+    followed.with_output(columns=["closes_at"])
+    followed.follow(copy)
+    assert server.run("SELECT n, closes_at, mine FROM plant.hours") == [(None, hour(1), "x")]
+
+
+def test_a_column_gets_its_new_type(server: Server, copy: PostgresCopy, followed: FollowedTable) -> None:
+    followed.put(("a", 1, hour(1)), ("b", 2, None))
+    followed.follow(copy)
+    follow_rows(
+        followed,
+        copy,
+        pa.table({"k": ["a", "b"], "n": ["1", "x"], "closes_at": pa.array([hour(1), None], pa.timestamp("us", "UTC"))}),
+    )
+    assert server.run("SELECT k, n, closes_at FROM plant.hours ORDER BY k") == [("a", "1", hour(1)), ("b", "x", None)]
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+@contextmanager
+def killed_after(statements: int, kill: Callable[[], None]) -> Iterator[list[int]]:
+    """Calls `kill` in place of the statement after so many; yields how many there were."""
+    ran: list[int] = []
+    execute = Connection.execute
+
+    def counted(self: Connection, *values: Any, **options: Any) -> Any:
+        if len(ran) == statements:
+            kill()
+        ran.append(len(ran))
+        return execute(self, *values, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "execute", counted)
+        with suppress(Killed, DatabaseUnreachable):
+            yield ran
+
+
+def take_seen(server: Server) -> list[tuple[Any, ...]]:
+    return sorted(server.run("DELETE FROM seen RETURNING op, k, n"))
+
+
+def test_a_process_killed_at_any_statement_changes_each_row_once(
+    server: Server, copy: PostgresCopy, followed: FollowedTable
+) -> None:
+    def kill() -> None:
+        raise Killed
+
+    followed.put(("a", 0, None), ("b", 0, None))
+    followed.follow(copy)
+    count_changes(server)
+    statements, ran = 0, [0]
+    while len(ran) >= statements:  # until it ends before it is killed
+        statements += 1
+        followed.put(("a", statements, None), (f"new {statements}", statements, None))
+        with killed_after(statements, kill) as ran:
+            followed.follow(copy)
+        followed.follow(copy)
+        changed = [("DELETE", "a", statements - 1), ("INSERT", "a", statements)]
+        assert take_seen(server) == [*changed, ("INSERT", f"new {statements}", statements)]
+    assert statements > 10
+    at = copy.position()
+    assert at is not None
+    assert rows_of(server, SCHEMA.names) == followed.expected(at)
+
+
+@pytest.mark.parametrize("statements", [2, 6, 10])
+def test_a_server_killed_in_a_step_has_all_of_it_or_nothing(
+    server: Server, copy: PostgresCopy, followed: FollowedTable, statements: int
+) -> None:
+    def kill() -> None:
+        server.kill()
+
+    followed.put(("a", 0, None))
+    followed.follow(copy)
+    count_changes(server)
+    followed.put(("a", 1, None), ("b", 1, None))
+    with killed_after(statements, kill):
+        followed.follow(copy)
+        raise AssertionError("it went on")
+    with pytest.raises(DatabaseUnreachable) as failure:
+        copy.position()
+    assert isinstance(failure.value, TryAgain)
+    server.start()
+    followed.follow(copy)
+    assert take_seen(server) == [("DELETE", "a", 0), ("INSERT", "a", 1), ("INSERT", "b", 1)]
+
+
+def test_a_snapshot_killed_between_pages_goes_on_while_rows_change(
+    server: Server, copy: PostgresCopy, followed: FollowedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill() -> None:
+        raise Killed
+
+    monkeypatch.setattr(reading, "MOST_ROWS", 5)
+    followed.put(*((f"k{n}", 0, None) for n in range(30)))
+    followed.step(copy)
+    followed.step(copy)
+    count_changes(server)
+    for number in range(1, 6):
+        with killed_after(3 * number, kill):
+            followed.step(copy)
+        followed.put((f"k{number}", number, None))
+    followed.follow(copy)
+    at = copy.position()
+    assert at is not None
+    assert rows_of(server, SCHEMA.names) == followed.expected(at)
+    inserted = [(k, n) for op, k, n in take_seen(server) if op == "INSERT"]
+    assert len(inserted) == len(set(inserted))
+
+
+@pytest.mark.usefixtures("small_pages")
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events=st.lists(EVENTS, max_size=10))
+def test_a_copy_equals_its_table_whatever_happens(server: Server, events: list[tuple[str, Any]]) -> None:
+    server.empty("plant")
+    copy = ReadCopy(**vars(new_copy(server)), server=server)
+    with TemporaryDirectory() as home:
+        run_events(FollowedTable(Lake(Settings(home=Path(home) / "home"))), copy, events)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadCopy(PostgresCopy):
+    """A copy that tests read."""
+
+    server: Server
+
+    def rows(self, columns: list[str]) -> list[tuple[Any, ...]]:
+        return rows_of(self.server, list(columns))
