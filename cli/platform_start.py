@@ -71,11 +71,7 @@ def start_platform(
             _wait_broker(settings)
         with step("Topics as declared"):
             _ensure_topics(settings, registry)
-        if streams:
-            programs += [_stream(settings, domain) for domain in registry.domains]
-            programs += output_programs(settings, registry)
-        programs += _receiver(settings, registry)
-        supervisor.start(settings, programs)
+        supervisor.start(settings, programs + _workers(settings, registry, streams=streams))
         # A broker whose definition changed was replaced just now, as was a Spark server.
         _wait_broker(settings)
         # Only now: if the platform ran without a captured domain, the database was started just now.
@@ -210,6 +206,12 @@ def _stream(settings: Settings, domain: str) -> Program:
         start_s=5,
         stop_wait_s=60,
     )
+
+
+def _workers(settings: Settings, registry: Registry, *, streams: bool) -> list[Program]:
+    """Returns what carries records and rows on: streams and outputs, if asked for, and the receiver of webhooks."""
+    moving = [*(_stream(settings, domain) for domain in registry.domains), *output_programs(settings, registry)]
+    return [*(moving if streams else []), *_receiver(settings, registry)]
 
 
 def _receiver(settings: Settings, registry: Registry) -> list[Program]:

@@ -25,7 +25,7 @@ class Shares:
 
     A step costs nearly the same whether few rows wait or many. Steps of `c` seconds every `T` seconds keep the sum of
     `c / T` cores busy, and rows wait `T / 2` on average. The sum of these waits is least if each `T` is proportional to
-    the square root of `c`. Where other queries read what a query writes, its rows' wait counts for each of them.
+    the square root of `c`. The wait of rows that other queries read counts for each of them.
 
     Args:
         cores: of the machine.
