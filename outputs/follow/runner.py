@@ -52,7 +52,8 @@ def run(settings: Settings, registry: Registry) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with exclusive(settings.home / "run" / f"{NAME}.lock") as ours:
+    # To ask whether a lock is held takes it for a moment.
+    with exclusive(settings.home / "run" / f"{NAME}.lock", patience_s=1.0) as ours:
         if not ours:
             raise ProcessFailed(
                 f"Another process moves the outputs of {settings.home}.", hint="`./twofold status` shows it."
