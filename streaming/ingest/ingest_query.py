@@ -29,7 +29,7 @@ from streaming.ingest.idle_topics import Heartbeat, due
 from streaming.ingest.topic_writer import TopicWriter, size_of
 from streaming.query.deferred_query import DeferredQuery
 from streaming.query.progress import Progress, write
-from streaming.query.step_shares import Shares
+from streaming.query.step_shares import FEW, Shares
 from tables.declare.registry import Registry
 from tables.refresh.streaming_checkpoint import Checkpoint
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 _TIDY_EVERY = 100
-_FEW = 4_000  # records of live traffic; after more there is a backlog, for which nothing rests
 _UNMEASURED = 500  # records, of a megabyte by Kafka's default at most, that are taken for small unseen
 
 
@@ -181,7 +180,7 @@ class Ingest:
         if failed:
             raise failed[0]
         self._note(batch, ranges, records, started, newest)
-        if self._shares is not None and records <= _FEW:
+        if self._shares is not None and records <= FEW:  # after more there is a backlog
             self._shares.rest("ingest", time.monotonic() - started, readers=self._readers)
 
     def _is_large(self, frame: DataFrame, records: int) -> bool:

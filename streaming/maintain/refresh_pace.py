@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 
 from streaming.maintain.backlog import Backlog
 from streaming.maintain.refresh_turns import Turns
-from streaming.query.step_shares import Shares
+from streaming.query.step_shares import FEW, Shares
 
 if TYPE_CHECKING:
     from tables.declare.table import Table
     from tables.declare.topic import Topic
 
-FEW = 4_000
-"""Rows that nothing waits for: live traffic that two cores carry brings them in some seconds."""
 _MANY = 25_000  # rows that are worth a micro-batch, whatever else comes
 _LATELY_S, _QUIET_S = 3.0, 1.0
 _PATIENCE_S = 20.0  # a table whose inputs never come to rest is refreshed all the same

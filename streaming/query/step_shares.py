@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+FEW = 4_000
+"""Rows that nothing waits for: live traffic that two cores carry brings them in some seconds."""
 _SHARE = 0.3
 """The part of the cores that steps keep busy; the broker, the compilers and people need the rest."""
 _LATELY_S = 20.0
