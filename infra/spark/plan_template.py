@@ -82,7 +82,12 @@ def _placeholder(spark: SparkSession, number: int, schema: pa.Schema) -> DataFra
 
 
 def _number(leaf: Any) -> int | None:
-    """Returns the input that a leaf stands for; None for rows of the query's own."""
+    """Returns the input that a leaf stands for; None for any other leaf.
+
+    A reference to a common table expression has the metadata, too.
+    """
+    if leaf.nodeName() != "LocalRelation":
+        return None
     metadata = [attribute.metadata() for attribute in _sequence(leaf.output())]
     return next((int(one.getLong(_INPUT)) for one in metadata if one.contains(_INPUT)), None)
 

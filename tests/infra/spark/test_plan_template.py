@@ -73,6 +73,7 @@ def test_rows_of_subqueries_are_replaced_too(spark: SparkSession) -> None:
     template = PlanTemplate(spark, [SCHEMA, SCHEMA], chosen)
     for left, right, expected in (
         (2, 9, [("k0", 0, 9, 7), ("k1", 1, 9, 8)]),
+        (9, 8, [(f"k{n}", n, 8, 7 if n == 0 else n) for n in range(7)]),
         (3, 1, [("k0", 0, 1, 0)]),
         (3, 0, []),
     ):
