@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from typing import TYPE_CHECKING
 
 from cli.console import step
-from infra.settings import ROOT
+from infra.chosen_domains import declarations_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,15 +38,11 @@ def output_programs(settings: Settings, registry: Registry) -> list[Program]:
 
     if not any(declared_outputs(registry)):
         return []
-    declared = hashlib.sha256()
-    for domain in registry.domains:
-        for path in sorted((ROOT / "tables" / domain).glob("*.py")):
-            declared.update(path.read_bytes())
     return [
         Program(
             name=NAME,
             command=[sys.executable, "-m", "cli", "outputs", "follow"],
-            environment={**settings.environment(), "DECLARATIONS": declared.hexdigest()[:12]},
+            environment={**settings.environment(), "DECLARATIONS": declarations_digest(registry.domains)},
             stage=1,
             start_s=5,
             stop_wait_s=60,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +15,10 @@ from rich.markup import escape
 from cli.capture_start import capture_programs, captures_tables, ensure_captures
 from cli.console import out, print_fault, step
 from cli.outputs_start import copy_programs, ensure_copies, keeps_copies, output_programs
-from infra.chosen_domains import driver_name
+from infra.chosen_domains import declarations_digest, driver_name
 from infra.errors import ProcessFailed
 from infra.process.file_locks import exclusive
-from infra.settings import ROOT, Settings
+from infra.settings import Settings
 
 if TYPE_CHECKING:
     from infra.process.supervisord import Program
@@ -195,13 +194,10 @@ def _stream(settings: Settings, domain: str) -> Program:
     """Returns the program of the stream driver; it changes with the domain's declarations, so that `up` restarts it."""
     from infra.process.supervisord import Program
 
-    declared = hashlib.sha256()
-    for path in sorted((ROOT / "tables" / domain).glob("*.py")):
-        declared.update(path.read_bytes())
     return Program(
         name=driver_name(domain),
         command=[sys.executable, "-m", "cli", "stream", domain],
-        environment={**settings.environment(), "DECLARATIONS": declared.hexdigest()[:12]},
+        environment={**settings.environment(), "DECLARATIONS": declarations_digest([domain])},
         stage=1,
         start_s=5,
         stop_wait_s=60,
@@ -210,8 +206,10 @@ def _stream(settings: Settings, domain: str) -> Program:
 
 def _workers(settings: Settings, registry: Registry, *, streams: bool) -> list[Program]:
     """Returns what carries records and rows on: streams and outputs, if asked for, and the receiver of webhooks."""
+    if not streams:
+        return _receiver(settings, registry)
     moving = [*(_stream(settings, domain) for domain in registry.domains), *output_programs(settings, registry)]
-    return [*(moving if streams else []), *_receiver(settings, registry)]
+    return [*moving, *_receiver(settings, registry)]
 
 
 def _receiver(settings: Settings, registry: Registry) -> list[Program]:

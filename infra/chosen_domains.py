@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 
 from infra.atomic_write import write_atomically
-from infra.settings import Settings
+from infra.settings import ROOT, Settings
 
 
 def chosen_domains(settings: Settings) -> list[str]:
@@ -17,6 +18,15 @@ def chosen_domains(settings: Settings) -> list[str]:
 def driver_name(domain: str) -> str:
     """Returns the supervisor's name of the process that streams a domain."""
     return f"stream-{domain.replace('_', '-')}"
+
+
+def declarations_digest(domains: Iterable[str]) -> str:
+    """Computes a digest of the declaration files of these domains, which a process loads once."""
+    declared = hashlib.sha256()
+    for domain in domains:
+        for path in sorted((ROOT / "tables" / domain).glob("*.py")):
+            declared.update(path.read_bytes())
+    return declared.hexdigest()[:12]
 
 
 def choose_domains(settings: Settings, names: Sequence[str]) -> None:

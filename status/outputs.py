@@ -51,7 +51,7 @@ def output_reports(lake: Lake, registry: Registry, now: datetime) -> list[Output
     runs = any(p.name == NAME and p.pid for p in supervisor.state(lake.settings))
     reports = []
     for table, output in declared:
-        name, full_name = output.name or table.name, table.full_name
+        name, full_name = output.name_for(table.name), table.full_name
         known = StateFile(lake.settings, full_name, name).read()
         behind, behind_s = _lag(lake, full_name, known.version, now)
         reports.append(
@@ -99,7 +99,7 @@ def outputs_finding(settings: Settings, registry: Registry) -> list[Finding]:
     failed = {
         f"{table.full_name}: {name}": error
         for table, output in declared
-        if (error := StateFile(settings, table.full_name, name := output.name or table.name).known())
+        if (error := StateFile(settings, table.full_name, name := output.name_for(table.name)).known())
     }
     if not declared:
         return []

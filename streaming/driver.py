@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING
 from infra.errors import ProcessFailed, TwofoldError
 from infra.kafka.topic_admin import ensure_topics
 from infra.process.file_locks import exclusive
-from infra.process.kept_running import KeptRunning, Running
+from infra.process.kept_running import KeptRunning, Running, stop_on_signal
 from infra.spark.spark_client import failing_alone
 from infra.spark.spark_session import jvm_exit_code
 from streaming.ingest.ingest_query import Ingest
@@ -62,9 +60,7 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
         BrokerUnreachable: the broker does not answer when the driver starts.
         ProcessFailed: another driver runs this domain, or the JVM ended.
     """
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on_signal()
     with _domain(settings, domain) as platform:
         shares = Shares(os.cpu_count() or 1)
         queries = [

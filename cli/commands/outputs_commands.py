@@ -76,7 +76,7 @@ def resend(
     from tables.declare.registry import load
 
     declared = load().find_table(table)
-    names = [one.name or declared.name for one in declared.outputs]
+    names = [one.name_for(declared.name) for one in declared.outputs]
     if not names:
         raise BadArgument(
             f"{declared.full_name} has no output.", hint="A table declares them: outputs=[to_postgres()]."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,6 +16,14 @@ from infra.process.file_locks import exclusive
 _LONGEST_PAUSE_S = 60.0
 _SETTLED_S = 10.0  # work that runs for so long has recovered from its failure
 _log = logging.getLogger("twofold.driver")
+
+
+def stop_on_signal() -> threading.Event:
+    """Returns an event that SIGTERM and SIGINT to this process set."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 class Running(Protocol):

@@ -30,32 +30,30 @@ class PlanTemplate:
         self, spark: SparkSession, schemas: Sequence[pa.Schema], build: Callable[[Sequence[DataFrame]], DataFrame]
     ) -> None:
         self._spark = spark
+        self._jvm: Any = spark._jvm
         self._plan = _analyzed(build([_placeholder(spark, n, schema) for n, schema in enumerate(schemas)]))
         plans = [self._plan, *_sequence(self._plan.subqueriesAll())]
-        self._leaves = [(leaf, _number(leaf)) for plan in plans for leaf in _sequence(plan.collectLeaves())]
+        leaves = [(leaf, _number(leaf)) for plan in plans for leaf in _sequence(plan.collectLeaves())]
+        self._placeholders = [(leaf, number) for leaf, number in leaves if number is not None]
 
     def over(self, inputs: Sequence[pa.Table]) -> DataFrame:
         """Returns the query's result for these rows."""
         from pyspark.sql.classic.dataframe import DataFrame
 
-        scala, sql = self._spark._jvm.scala, self._spark._jvm.org.apache.spark.sql  # type: ignore[union-attr]
         rows = [_analyzed(self._spark.createDataFrame(table)) for table in inputs]
         # A map is a partial function: the plan is transformed without a callback into this process.
-        leaves = _object(scala.collection.immutable, "Map$").empty()
-        for leaf, number in self._leaves:
-            if number is not None:
-                leaves = leaves.updated(leaf, self._leaf(leaf, rows[number]))
-        plan = self._plan.transformUpWithSubqueries(leaves)
-        return DataFrame(_object(sql.classic, "Dataset$").ofRows(self._spark._jsparkSession, plan), self._spark)
+        leaves = _object(self._jvm.scala.collection.immutable, "Map$").empty()
+        for placeholder, number in self._placeholders:
+            leaves = leaves.updated(placeholder, self._leaf(placeholder, rows[number]))
+        plan, datasets = self._plan.transformUpWithSubqueries(leaves), self._jvm.org.apache.spark.sql.classic
+        return DataFrame(_object(datasets, "Dataset$").ofRows(self._spark._jsparkSession, plan), self._spark)
 
     def _leaf(self, placeholder: Any, rows: Any) -> Any:
         """Creates a leaf with these rows under the attributes of the placeholder."""
-        none = _object(self._spark._jvm.scala, "None$")  # type: ignore[union-attr]
+        none, sql = _object(self._jvm.scala, "None$"), self._jvm.org.apache.spark.sql
         if rows.nodeName() == "LocalRelation":
-            return self._spark._jvm.org.apache.spark.sql.catalyst.plans.logical.LocalRelation(  # type: ignore[union-attr]
-                placeholder.output(), rows.data(), False, none
-            )
-        return self._spark._jvm.org.apache.spark.sql.execution.LogicalRDD(  # type: ignore[union-attr]
+            return sql.catalyst.plans.logical.LocalRelation(placeholder.output(), rows.data(), False, none)
+        return sql.execution.LogicalRDD(
             placeholder.output(),
             rows.rdd(),
             rows.outputPartitioning(),

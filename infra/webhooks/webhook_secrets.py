@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from infra.errors import BadSetting
+from infra.private_file import Faults, private_lines
 from infra.settings import Settings
 from infra.webhooks.signatures import Scheme, secret_fault
 
@@ -21,26 +22,19 @@ def read_secrets(file: Path) -> Secrets:
     Raises:
         BadSetting: no such file, one that others can read, or a line of another form; no message holds a secret.
     """
-    try:
-        mode = file.stat().st_mode
-        lines = file.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(
+    faults = Faults(
+        unreadable=lambda error: BadSetting(
             f"The webhooks' secrets cannot be read: {error}.",
             hint="TWOFOLD_WEBHOOK_SECRETS names a file with a line `domain.topic = secret` for each topic.",
-        ) from None
-    if mode & 0o077:
-        raise BadSetting(
-            f"{file} has the mode {mode & 0o777:o}: other users can read the webhooks' secrets.",
+        ),
+        shared=lambda mode: BadSetting(
+            f"{file} has the mode {mode:o}: other users can read the webhooks' secrets.",
             hint=f"chmod 600 {file}; then replace the secrets, if other people use this machine.",
-        )
+        ),
+        malformed=lambda number: BadSetting(f"{file}, line {number}: expected `domain.topic = secret`."),
+    )
     found: dict[str, list[str]] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        topic, _, secret = (part.strip() for part in line.partition("="))
-        if not topic or not secret:
-            raise BadSetting(f"{file}, line {number}: expected `domain.topic = secret`.")
+    for _, topic, secret in private_lines(file, faults):
         found.setdefault(topic, []).append(secret)
     return found
 

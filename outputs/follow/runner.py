@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING
 from infra.delta.lake import Lake
 from infra.errors import ProcessFailed, WriteConflict
 from infra.process.file_locks import exclusive
-from infra.process.kept_running import KeptRunning
+from infra.process.kept_running import KeptRunning, stop_on_signal
 from infra.process.polling_thread import PollingThread
 from outputs.follow.output_state import StateFile
 from outputs.next_step import next_step
@@ -49,9 +47,7 @@ def run(settings: Settings, registry: Registry) -> None:
     Raises:
         ProcessFailed: another process of this home does it.
     """
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on_signal()
     # To ask whether a lock is held takes it for a moment.
     with exclusive(settings.home / "run" / f"{NAME}.lock", patience_s=1.0) as ours:
         if not ours:
@@ -68,7 +64,7 @@ def run(settings: Settings, registry: Registry) -> None:
 
 
 def _kept(lake: Lake, table: Table, output: Output) -> KeptRunning:
-    name = output.name or table.name
+    name = output.name_for(table.name)
     state = StateFile(lake.settings, table.full_name, name)
     return KeptRunning(f"{table.full_name}: {name}", partial(_start, lake, table, output, state), None, state)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infra.delta.lake import Lake
-from infra.destinations import destination
 from infra.errors import BadSetting
 from infra.postgres.database_connection import parsed_address, supervised_address
+from infra.private_file import destination
 from outputs.output_target import Target
 from outputs.position import Position
 from outputs.refused_rows import Refused, record_refused
@@ -25,7 +25,7 @@ def open_target(lake: Lake, table: Table, output: Output) -> Target:
     Raises:
         BadSetting: its destination has no address, or one of another kind.
     """
-    name = output.name or table.name
+    name = output.name_for(table.name)
     at = supervised_address(lake.settings, DATABASE)
     if output.destination:
         address = destination(lake.settings, output.destination)

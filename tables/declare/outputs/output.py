@@ -45,6 +45,10 @@ class Output:
                 kinds = ", ".join(sorted(RECORD_RULES))
                 raise self.mistake("where", str(rule), f"rules that one row decides: {kinds}")
 
+    def name_for(self, table: str) -> str:
+        """Returns the name of the copy of a table of this bare name."""
+        return self.name or table
+
     def mistake(self, parameter: str, value: object, expected: str) -> BadDeclaration:
         """Builds the error of a parameter."""
         return BadDeclaration(f"to_{self.kind}({parameter}={value!r}): expected {expected}.")
@@ -85,7 +89,7 @@ def output_mistakes(
     Args:
         columns: of the table; None: not known before it has rows.
     """
-    names = [output.name or table for output in outputs]
+    names = [output.name_for(table) for output in outputs]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield BadDeclaration(f"two outputs are named {name!r}.", hint="Give each another name=.")
     for output, name in zip(outputs, names, strict=True):

@@ -37,16 +37,10 @@ from status.outputs import OutputReport, output_reports, outputs_finding
 from tables import to_postgres
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
-from tests.outputs.copies_server import Server, postgres_of_copies
+from tests.outputs.copies_server import Server
 from tests.outputs.followed_table import FollowedTable, hour
 
 pytestmark = pytest.mark.platform
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with postgres_of_copies(tmp_path_factory.mktemp("follow") / "home") as server:
-        yield server
 
 
 @pytest.fixture

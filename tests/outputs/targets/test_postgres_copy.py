@@ -26,19 +26,13 @@ from outputs.refused_rows import Refused
 from outputs.targets.postgres_copy import PostgresCopy
 from outputs.view import KEY
 from tables.refresh.row_diff import difference
-from tests.outputs.copies_server import Server, postgres_of_copies
+from tests.outputs.copies_server import Server
 from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
 from tests.outputs.test_next_step import EVENTS, run_events, small_pages
 
 __all__ = ["small_pages"]
 
 pytestmark = pytest.mark.platform
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with postgres_of_copies(tmp_path_factory.mktemp("outputs") / "home") as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,0 +1,81 @@
+"""Files of lines `name = value` that only their owner can read, and the addresses of destinations in one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from infra.errors import BadSetting, nearest
+from infra.settings import Settings
+
+_SETTING = "TWOFOLD_DESTINATIONS"
+
+
+class Faults(NamedTuple):
+    """The errors of a private file; none shows a value.
+
+    Attributes:
+        unreadable: from the reason.
+        shared: from the mode of a file that others can read or write.
+        malformed: from the number of a line.
+    """
+
+    unreadable: Callable[[Exception], BadSetting]
+    shared: Callable[[int], BadSetting]
+    malformed: Callable[[int], BadSetting]
+
+
+def private_lines(file: Path, faults: Faults) -> Iterator[tuple[int, str, str]]:
+    """Yields number, name and value of each line; empty lines and those that begin with # have no meaning.
+
+    Raises:
+        BadSetting: one of `faults`.
+    """
+    try:
+        text, mode = file.read_text("utf-8"), file.stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        raise faults.unreadable(error) from None
+    if mode & 0o077:
+        raise faults.shared(mode & 0o777)
+    for number, line in enumerate(text.splitlines(), 1):
+        name, _, value = (part.strip() for part in line.partition("="))
+        if not line.strip() or name.startswith("#"):
+            continue
+        if not name or not value:
+            raise faults.malformed(number)
+        yield number, name, value
+
+
+def destination(settings: Settings, name: str) -> str:
+    """Returns the address of a name in the file of the setting `destinations`.
+
+    Raises:
+        BadSetting: no file, a file that others can read, a line that is none, or no such name. No address is shown.
+    """
+    if not settings.destinations:
+        raise BadSetting(
+            f"{_SETTING} is not set: expected a file with the address of {name!r}.",
+            hint=f"Write the line `{name} = ADDRESS` to a file, `chmod 600` it, and set {_SETTING} to its path.",
+        )
+    file = Path(settings.destinations).expanduser()
+    faults = Faults(
+        unreadable=lambda error: BadSetting(
+            f"{_SETTING}={file}: this file cannot be read: {error}.", hint=f"Set {_SETTING} to a file of lines."
+        ),
+        shared=lambda mode: BadSetting(
+            f"{_SETTING}={file}: others can read or write this file, which has secrets.", hint=f"Run chmod 600 {file}."
+        ),
+        malformed=lambda number: BadSetting(
+            f"{file}, line {number}: expected `name = address`, each name once.", hint="Correct that line."
+        ),
+    )
+    addresses: dict[str, str] = {}
+    for number, known, address in private_lines(file, faults):
+        if known in addresses:
+            raise faults.malformed(number)
+        addresses[known] = address
+    if name not in addresses:
+        names = ", ".join(addresses) or "none"
+        raise BadSetting(f"{file} has no destination {name!r}.", hint=nearest(name, addresses, f"It has {names}."))
+    return addresses[name]
