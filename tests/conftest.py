@@ -17,9 +17,9 @@ from infra.delta.lake import Lake
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import class_options
 from tests.late_reading import late_reading
-from tests.servers import airflow_alone, broker, log, spark_server
+from tests.servers import airflow_alone, broker, log, postgres, spark_server
 
-__all__ = ["airflow_alone", "broker", "late_reading", "log", "spark_server"]
+__all__ = ["airflow_alone", "broker", "late_reading", "log", "postgres", "spark_server"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +42,14 @@ SPREAD = ("test_exactly_once.py",)
 """Files of long tests that share nothing but what every worker has: each test goes to whichever worker is free."""
 SHARED = {
     "airflow": ("tests/infra/airflow/test_airflow_processes.py", "tests/platform/airflow/test_dag_runs.py"),
+    "PostgreSQL": (
+        "tests/infra/postgres/test_database_connection.py",
+        "tests/infra/capture/test_catalog_changes.py",
+        "tests/batch/audit/test_database_audit.py",
+        "tests/cli/test_capture_scaffold.py",
+        "tests/outputs/targets/test_postgres_copy.py",
+        "tests/outputs/follow/test_runner.py",
+    ),
     "Spark server": (
         "tests/infra/spark/test_connect_server.py",
         "tests/chaos/test_killed_server.py",

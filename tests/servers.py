@@ -1,4 +1,4 @@
-"""Real servers that all tests of one worker share: a broker with empty topics, a Spark server, and an Airflow."""
+"""Real servers that all tests of one worker share: a broker with empty topics, PostgreSQL, Spark, and an Airflow."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tables.declare.registry import load
 from tables.refresh.events.topic_specs import specs
 from tests.dags.waiting_dags import hourly_and_daily_report
 from tests.infra.conftest import free_port
+from tests.support import postgres as own_postgres
 
 _numbers = count(1)
 
@@ -84,6 +85,15 @@ def empty_log(broker: Settings) -> Iterator[Settings]:
         yield replace(broker, home=home, bootstrap=broker.bootstrap_servers, archive=broker.archive_uri)
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[own_postgres.Server]:
+    """A PostgreSQL in a home that is closed to others."""
+    closed = tmp_path_factory.mktemp("postgres")
+    closed.chmod(0o700)
+    with own_postgres.running(closed / "home") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +12,10 @@ from cli import capture_start
 from cli.capture_scaffold import CapturedTable, copy_text, declared_type, write_captures
 from infra.capture.table_catalog import CatalogColumn, missing_tables
 from infra.errors import BadArgument
-from infra.postgres import postgres_server
 from infra.postgres.database_connection import query
 from infra.settings import Settings
 from tables.declare.registry import Registry, load
-from tests.infra.conftest import free_port
+from tests.support.postgres import Server
 
 SCHEMA = """
 CREATE TYPE mood AS ENUM ('happy', 'sad');
@@ -66,17 +63,9 @@ COLUMNS = {
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def database(postgres: Server) -> Settings:
     """A PostgreSQL with a table of many types."""
-    settings = Settings(home=tmp_path_factory.mktemp("database") / "home", database_port=free_port())
-    postgres_server.prepare(settings)
-    with subprocess.Popen(postgres_server.program(settings).command) as server:
-        try:
-            postgres_server.wait_ready(settings)
-            query(settings, SCHEMA)
-            yield settings
-        finally:
-            server.send_signal(signal.SIGINT)
+    return postgres.with_tables(SCHEMA)
 
 
 @pytest.fixture

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -20,13 +17,12 @@ from batch.audit.hash_buckets import Turn
 from infra.capture.captured_table import Capture
 from infra.delta.lake import Lake
 from infra.errors import CaptureFailed
-from infra.postgres import postgres_server
 from infra.postgres.database_connection import connected, query
 from infra.settings import Settings
 from tables.declare.sources.captured_topic import changes_of
 from tables.declare.topic import Topic
 from tables.refresh.events.record_decoder import events_schema
-from tests.infra.conftest import free_port
+from tests.support.postgres import Server
 from tests.tables.declared import bound_as
 
 pytestmark = pytest.mark.platform
@@ -86,16 +82,8 @@ EMPTY = {"id": 2, "born": date(2020, 1, 1)}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    settings = Settings(home=tmp_path_factory.mktemp("database") / "home", database_port=free_port())
-    postgres_server.prepare(settings)
-    with subprocess.Popen(postgres_server.program(settings).command) as process:
-        try:
-            postgres_server.wait_ready(settings)
-            query(settings, SCHEMA)
-            yield settings
-        finally:
-            process.send_signal(signal.SIGINT)
+def server(postgres: Server) -> Settings:
+    return postgres.with_tables(SCHEMA)
 
 
 @pytest.fixture

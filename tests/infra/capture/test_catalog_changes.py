@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,9 +10,8 @@ from infra.capture.captured_table import Capture
 from infra.capture.catalog_changes import is_read_as, lost_since, to_note, unfit_table
 from infra.capture.debezium_connector import publish
 from infra.capture.table_catalog import CatalogColumn, CatalogTable, note_again, table_today
-from infra.postgres import postgres_server
 from infra.settings import Settings
-from tests.infra.conftest import free_port
+from tests.support.postgres import Server
 from tests.support.sql_script import run_script
 
 PEOPLE = Capture(
@@ -25,7 +21,6 @@ PAYMENTS = Capture(
     topic="bank.payments", table="public.payments", columns={"id": "long", "year": "int"}, primary_key=("id", "year")
 )
 SCHEMA = """
-CREATE SCHEMA IF NOT EXISTS public;
 CREATE TABLE people (id bigint PRIMARY KEY, name varchar(10), age int);
 INSERT INTO people VALUES (1, 'a', 1), (2, 'b', 2);
 CREATE TABLE payments (id bigint, year int, amount numeric, PRIMARY KEY (id, year)) PARTITION BY RANGE (year);
@@ -37,26 +32,13 @@ INSERT INTO loaded VALUES (3, 2021, 3);
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    settings = Settings(home=tmp_path_factory.mktemp("database") / "home", database_port=free_port())
-    postgres_server.prepare(settings)
-    with subprocess.Popen(postgres_server.program(settings).command) as process:
-        try:
-            postgres_server.wait_ready(settings)
-            yield settings
-        finally:
-            process.send_signal(signal.SIGINT)
-
-
 @pytest.fixture
-def database(server: Settings) -> Settings:
+def database(postgres: Server) -> Settings:
     """Two tables, published as before their snapshots."""
-    publications = "".join(f'DROP PUBLICATION IF EXISTS "{capture.name}";' for capture in (PEOPLE, PAYMENTS))
-    run_script(server, f"DROP SCHEMA public CASCADE; {publications} {SCHEMA}")
+    settings = postgres.with_tables(SCHEMA)
     for capture in (PEOPLE, PAYMENTS):
-        publish(server, capture)
-    return server
+        publish(settings, capture)
+    return settings
 
 
 def looked_at(settings: Settings, capture: Capture) -> tuple[CatalogTable, CatalogTable | None]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,10 +11,11 @@ from decimal import Decimal
 import pytest
 
 from infra.errors import DatabaseUnreachable, StatementRefused
-from infra.postgres import database_connection, postgres_server
+from infra.postgres import database_connection
 from infra.postgres.database_connection import address, connected, password, query
 from infra.settings import Settings
 from tests.infra.conftest import free_port
+from tests.support.postgres import Server
 from tests.support.sql_script import statements
 
 pytestmark = pytest.mark.platform
@@ -31,21 +30,8 @@ def test_an_address_of_yours_is_read_and_what_it_lacks_is_the_usual(settings: Se
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """A supervised PostgreSQL, in a home that is closed to others."""
-    closed = tmp_path_factory.mktemp("closed")
-    closed.chmod(0o700)
-    settings = Settings(home=closed / "home", database_port=free_port())
-    postgres_server.prepare(settings)
-    postgres_server.prepare(settings)
-    with subprocess.Popen(postgres_server.program(settings).command) as process:
-        try:
-            postgres_server.wait_ready(settings)
-            query(settings, "CREATE TABLE people (id int PRIMARY KEY, name text)")
-            yield settings
-        finally:
-            process.send_signal(signal.SIGINT)
-    assert process.returncode == 0
+def server(postgres: Server) -> Settings:
+    return postgres.with_tables("CREATE TABLE people (id int PRIMARY KEY, name text)")
 
 
 @pytest.fixture

@@ -37,19 +37,19 @@ from status.outputs import OutputReport, output_reports, outputs_finding
 from tables import to_postgres
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
-from tests.outputs.copies_server import Server
 from tests.outputs.followed_table import FollowedTable, hour
+from tests.support.postgres import Server
 
 pytestmark = pytest.mark.platform
 
 
 @pytest.fixture
-def lake(server: Server, tmp_path: Path) -> Lake:
+def lake(postgres: Server, tmp_path: Path) -> Lake:
     """A lake without tables, of a platform that has the server; nothing else of that platform is left."""
-    server.empty("plant", "shop")
-    for file in (server.settings.home / "outputs").glob("*.json"):
+    postgres.without_copies("plant", "shop")
+    for file in (postgres.settings.home / "outputs").glob("*.json"):
         file.unlink()
-    return Lake(replace(server.settings, lake=str(tmp_path / "lake")))
+    return Lake(replace(postgres.settings, lake=str(tmp_path / "lake")))
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def reports(lake: Lake, *tables: Table) -> dict[str, OutputReport]:
     return {report.output: report for report in output_reports(lake, registry, datetime.now(UTC))}
 
 
-def test_a_dead_destination_delays_no_other_output(lake: Lake, server: Server, tmp_path: Path) -> None:
+def test_a_dead_destination_delays_no_other_output(lake: Lake, postgres: Server, tmp_path: Path) -> None:
     file = tmp_path / "destinations"
     file.write_text(f"# ours\ndead = postgresql://me:secret@127.0.0.1:{free_port()}/x\n")
     file.chmod(0o600)
@@ -95,7 +95,7 @@ def test_a_dead_destination_delays_no_other_output(lake: Lake, server: Server, t
         until(lambda: reports(lake, table)["hours"].behind == 0)
         followed.put(("b", 1, None))
         until(lambda: reports(lake, table)["hours"].version == 2)
-    assert server.run("SELECT k FROM plant.hours ORDER BY k") == [("a",), ("b",)]
+    assert postgres.run("SELECT k FROM plant.hours ORDER BY k") == [("a",), ("b",)]
     errors = {name: report.error for name, report in reports(lake, table).items()}
     assert errors["hours"] == ""
     assert "does not answer me" in errors["dead"]
@@ -107,23 +107,23 @@ def test_a_dead_destination_delays_no_other_output(lake: Lake, server: Server, t
     assert outputs_finding(lake.settings, Registry({}, {})) == []
 
 
-def test_an_output_goes_on_when_its_server_is_back(lake: Lake, server: Server) -> None:
+def test_an_output_goes_on_when_its_server_is_back(lake: Lake, postgres: Server) -> None:
     followed = FollowedTable(lake)
     followed.put(("a", 1, None))
     with running(lake, followed.table):
         until(lambda: reports(lake, followed.table)["hours"].behind == 0)
-        server.kill()
+        postgres.kill()
         followed.put(("b", 1, None))
         until(lambda: reports(lake, followed.table)["hours"].error)
         behind = reports(lake, followed.table)["hours"]
         assert (behind.state, behind.version, behind.behind) == ("failed", 1, 1)
         assert behind.behind_s is not None
-        server.start()
+        postgres.start()
         until(lambda: reports(lake, followed.table)["hours"].version == 2)
-    assert server.run("SELECT k FROM plant.hours ORDER BY k") == [("a",), ("b",)]
+    assert postgres.run("SELECT k FROM plant.hours ORDER BY k") == [("a",), ("b",)]
 
 
-def test_rows_that_are_refused_are_in_the_ledger_once(lake: Lake, server: Server) -> None:
+def test_rows_that_are_refused_are_in_the_ledger_once(lake: Lake, postgres: Server) -> None:
     followed = FollowedTable(lake)
     followed.put(("a", 1, None), ("nul \0", 1, None))
     table, copy = followed.table, open_target(lake, followed.table, followed.output)
@@ -140,10 +140,10 @@ def test_rows_that_are_refused_are_in_the_ledger_once(lake: Lake, server: Server
         "reason": 'invalid byte sequence for encoding "UTF8": 0x00',
     }
     assert reports(lake, table)["hours"].refused == 1
-    assert server.run("SELECT k FROM plant.hours") == [("a",)]
+    assert postgres.run("SELECT k FROM plant.hours") == [("a",)]
 
 
-def test_resend_repairs_a_copy_that_was_edited(lake: Lake, server: Server) -> None:
+def test_resend_repairs_a_copy_that_was_edited(lake: Lake, postgres: Server) -> None:
     followed = FollowedTable(lake)
     table, copy = followed.table, open_target(lake, followed.table, followed.output)
     with pytest.raises(BadArgument, match=r"Nothing of plant\.hours was sent yet"):
@@ -151,7 +151,7 @@ def test_resend_repairs_a_copy_that_was_edited(lake: Lake, server: Server) -> No
     followed.put(("a", 1, hour(1)), ("b", 1, None))
     with running(lake, table):
         until(lambda: reports(lake, table)["hours"].behind == 0)
-        server.run("UPDATE plant.hours SET n = 7 WHERE k = 'a'")
+        postgres.run("UPDATE plant.hours SET n = 7 WHERE k = 'a'")
         found = compare_copy(lake, table, copy)
         assert found is not None
         assert (found.version, found.rows, found.differing) == (1, 2, 1)
@@ -159,7 +159,7 @@ def test_resend_repairs_a_copy_that_was_edited(lake: Lake, server: Server) -> No
         until(lambda: (found := compare_copy(lake, table, copy)) and not found.differing)
 
 
-def test_resend_from_a_version_sends_what_changed_since(lake: Lake, server: Server) -> None:
+def test_resend_from_a_version_sends_what_changed_since(lake: Lake, postgres: Server) -> None:
     followed = FollowedTable(lake)
     table, copy = followed.table, open_target(lake, followed.table, followed.output)
     followed.put(("a", 1, None), ("b", 1, None), ("c", 1, None))
@@ -168,9 +168,9 @@ def test_resend_from_a_version_sends_what_changed_since(lake: Lake, server: Serv
     followed.put(("b", 1, None))
     followed.remove("c")
     followed.follow(copy)
-    server.run("DELETE FROM plant.hours")
+    postgres.run("DELETE FROM plant.hours")
     assert resend_from(copy, lake, table, 1) == 2
-    assert server.run("SELECT k, n FROM plant.hours") == [("b", 1)]
+    assert postgres.run("SELECT k, n FROM plant.hours") == [("b", 1)]
     for version in (4, 9):
         with pytest.raises(BadArgument, match=r"expected a version from 0 to 3; the copy of plant\.hours shows 4"):
             resend_from(copy, lake, table, version)
@@ -229,7 +229,7 @@ def twofold(settings: Settings, *words: str) -> str:
     return CliRunner().invoke(app, words, env={**settings.environment(), "COLUMNS": "100"}).output
 
 
-def test_a_killed_process_of_the_shop_ends_with_the_rows_of_the_table(lake: Lake, server: Server) -> None:
+def test_a_killed_process_of_the_shop_ends_with_the_rows_of_the_table(lake: Lake, postgres: Server) -> None:
     """The command that `up` runs, killed twice while the table changes; its three starts take the time."""
     table = load().find_table(SHOP)
     lake.ensure(SHOP, PAID, statistics=["payment_id"])
@@ -251,7 +251,7 @@ def test_a_killed_process_of_the_shop_ends_with_the_rows_of_the_table(lake: Lake
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-    copied = server.run("SELECT payment_id, cents, paid_at FROM shop.paid_orders ORDER BY 1")
+    copied = postgres.run("SELECT payment_id, cents, paid_at FROM shop.paid_orders ORDER BY 1")
     live = select(lake.open(SHOP), ["payment_id", "cents", "paid_at"]).sort_by("payment_id")
     assert copied == [tuple(row.values()) for row in live.to_pylist()]
     found = compare_copy(lake, table, open_target(lake, table, table.outputs[0]))

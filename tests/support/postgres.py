@@ -1,4 +1,4 @@
-"""PostgreSQL for tests of copies, as the supervisor runs it, which they may kill."""
+"""PostgreSQL as the supervisor runs it, one for all tests of a worker, which they may kill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import psutil
 import psycopg
 
 from infra.postgres import postgres_server
-from infra.postgres.database_connection import supervised_address
+from infra.postgres.database_connection import query, supervised_address
 from infra.process.ports import free_port
 from infra.settings import Settings
 from outputs.targets.open_target import DATABASE
@@ -35,7 +35,7 @@ class Server:
     def stop(self) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGINT)
-        self.process.wait()
+        assert self.process.wait() == 0
 
     def kill(self) -> None:
         """End all its processes at once."""
@@ -47,22 +47,31 @@ class Server:
                 process.kill()
         self.process.wait()
 
+    def with_tables(self, schema: str) -> Settings:
+        """Settings of the usual database, which has what this SQL makes, and nothing of other tests."""
+        for (publication,) in query(self.settings, "SELECT pubname FROM pg_publication"):
+            query(self.settings, f'DROP PUBLICATION "{publication}"')
+        query(self.settings, f"DROP SCHEMA public CASCADE; CREATE SCHEMA public; {schema}")
+        return self.settings
+
     def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """What a statement gives in the database of copies."""
         at = supervised_address(self.settings, DATABASE)
         with psycopg.connect(**at._asdict(), autocommit=True) as connection:
             cursor = connection.execute(sql)  # type: ignore[call-overload]
             return cursor.fetchall() if cursor.description else []
 
-    def empty(self, *schemas: str) -> None:
-        """Remove these schemas, and all positions."""
+    def without_copies(self, *schemas: str) -> None:
+        """Remove these schemas of copies, and all positions."""
         for schema in (*schemas, "_twofold"):
             self.run(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
 @contextmanager
-def postgres_of_copies(home: Path) -> Iterator[Server]:
+def running(home: Path) -> Iterator[Server]:
     server = Server(Settings(home=home, database_port=free_port(), shuffle_partitions=1))
     postgres_server.prepare(server.settings)
+    postgres_server.prepare(server.settings)  # safe to repeat
     server.start()
     try:
         postgres_server.ensure_database(server.settings, DATABASE)
