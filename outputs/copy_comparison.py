@@ -1,4 +1,4 @@
-"""Compares the copy of an output with the table, row by row."""
+"""Compares the copy of an output with its table, and counts the rows of it that a change of the table changes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 from infra.delta.lake import Lake
 from infra.rows.rows import count
 from outputs.next_step import MOST_ROWS, page_of
-from outputs.view import KEY
-from tables.refresh.row_diff import difference
+from outputs.view import KEY, View
+from tables.refresh.row_diff import difference, rows_after, rows_before
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
     from outputs.output_target import Target
     from tables.declare.table import Table
 
@@ -23,7 +27,7 @@ class ComparedCopy:
 
     Attributes:
         version: of the table, that the copy shows.
-        rows: that it should have.
+        rows: that it should have, of those compared.
         differing: those that are missing, extra or changed.
     """
 
@@ -32,8 +36,11 @@ class ComparedCopy:
     differing: int
 
 
-def compare_copy(lake: Lake, table: Table, target: Target) -> ComparedCopy | None:
+def compare_copy(lake: Lake, table: Table, target: Target, turn: int = 0, of: int = 1) -> ComparedCopy | None:
     """Compares a copy with the version of the table that it shows; None if it is on its way, or moves meanwhile.
+
+    Args:
+        turn, of: which share of the keys is compared, of how many.
 
     Raises:
         ChangesGone: that version cannot be read any more.
@@ -41,12 +48,23 @@ def compare_copy(lake: Lake, table: Table, target: Target) -> ComparedCopy | Non
     position = target.position()
     if position is None or position.heading is not None or not position.table_id:
         return None
-    pages = max(1, ceil(int(lake.open(table.full_name, position.version).count()) / MOST_ROWS))
+    pages = of * max(1, ceil(int(lake.open(table.full_name, position.version).count()) / of / MOST_ROWS))
     rows = differing = 0
-    for page in range(pages):
+    for page in range(turn, pages, of):
         should = page_of(lake, table.full_name, position, page, pages)
         rows += len(should)
         differing += count(difference(should, target.sent(should.schema, page, pages), [KEY]))
     if target.position() != position:
         return None
     return ComparedCopy(version=position.version, rows=rows, differing=differing)
+
+
+def rows_that_change(view: View, closed_ms: int | None, changes: Iterable[pa.Table]) -> int:
+    """Counts the rows of a copy that differ once changes of its table are in it.
+
+    Args:
+        closed_ms: of the copy, see `View.rows`.
+        changes: as `difference` gives them.
+    """
+    sides = ((view.rows(rows_after(part), closed_ms), view.rows(rows_before(part), closed_ms)) for part in changes)
+    return sum(count(difference(*both, [KEY])) for both in sides)

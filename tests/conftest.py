@@ -45,6 +45,7 @@ SHARED = {
     "PostgreSQL": (
         "tests/infra/postgres/test_database_connection.py",
         "tests/infra/capture/test_catalog_changes.py",
+        "tests/batch/audit/test_copy_audit.py",
         "tests/batch/audit/test_database_audit.py",
         "tests/cli/test_capture_scaffold.py",
         "tests/outputs/targets/test_postgres_copy.py",

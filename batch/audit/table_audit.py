@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from batch.audit.completeness import Coverage, coverage
+from batch.audit.copy_audit import AuditedCopy, audit_copies
 from batch.audit.database_audit import ComparedTable, compare_with_database
 from batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn, unfound
 from batch.audit.missing_offsets import explain_missing
@@ -70,17 +71,20 @@ class AuditedTopic:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
-    """The results of an audit: of tables, of their topics, and of whole logs."""
+    """The results of an audit: of tables, of their topics and copies, and of whole logs."""
 
     tables: Sequence[Audited] = ()
     topics: Sequence[AuditedTopic] = ()
+    copies: Sequence[AuditedCopy] = ()
     logs: Sequence[TopicReport] = ()
 
     @property
     def passed(self) -> bool:
-        """Whether rows of all tables were compared, without a fault in any row or record."""
+        """Whether rows of all tables were compared, without a fault in any row, record or copy."""
         tables_pass = not any(t.unexplained or t.skipped or not t.buckets for t in self.tables)
-        return tables_pass and not any(t.faults for t in self.topics) and all(log.passed for log in self.logs)
+        copies_pass = not any(copy.fault for copy in self.copies)
+        topics_pass = not any(t.faults for t in self.topics) and all(log.passed for log in self.logs)
+        return tables_pass and copies_pass and topics_pass
 
     def raise_if_wrong(self) -> None:
         """Refuses to succeed if the audit found a fault or skipped a table.
@@ -93,6 +97,7 @@ class AuditReport:
         skipped = [t for t in self.tables if t.skipped]
         findings = [name_rows(t) for t in wrong]
         findings += [fault for topic in self.topics for fault in topic.faults]
+        findings += [copy.fault for copy in self.copies if copy.fault]
         unseen = [f"Not looked at: {t.skipped}" for t in skipped]
         if findings:
             raise UnexplainedDifference(
@@ -144,8 +149,9 @@ def audit(
     with opened(settings, "audit", domains) as platform:
         topics = compare_databases(platform, audit_topics(platform, chosen), turn)
         audited = audit_tables(platform, chosen, turn) + [_skipped(name, turn, why) for name, why in faults.items()]
+        copies = audit_copies(platform.lake, chosen, turn)
         compared = [compare_with_log(platform, topic, Log(platform, [topic.full_name]), span) for topic, span in spans]
-        return AuditReport(tables=audited, topics=topics, logs=compared)
+        return AuditReport(tables=audited, topics=topics, copies=copies, logs=compared)
 
 
 def audit_tables(platform: Platform, tables: Sequence[Table], turn: Turn) -> list[Audited]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult, run_name
@@ -34,12 +35,16 @@ from infra.duckdb_session import query
 from infra.rows.rows import are_here
 from infra.rows.sizes import CHANGED, is_small
 from infra.sql.names import SPARK
+from outputs.copy_comparison import rows_that_change
+from outputs.view import View
 from tables.declare.code_fingerprint import digest
 from tables.declare.registry import Registry
+from tables.declare.table import Table
 from tables.refresh.acceptance import Accepted, accepted_code, definition, is_accepted, require_proved
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform
+from tables.refresh.streaming_checkpoint import Checkpoint
 from tables.refresh.target import Target
 
 if TYPE_CHECKING:
@@ -169,6 +174,7 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
         kept_rows = keep_rows(copy.lake.frame(copy.spark, name), kept)
     else:
         difference.rename(kept)
+        change = replace(change, copies=_copies(copy, declared, kept) if declared else {})
     evidence = Ledgers(copy.lake).evidence(name)
     runs = {str(commit.info["run"]) for commit in commits if "run" in commit.info}
     keep_evidence((record for run, record in evidence if run in runs), draft / f"{name}.evidence.jsonl")
@@ -180,6 +186,18 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
         deleted=counts.get("delete", 0),
         summary=summary,
     )
+
+
+def _copies(copy: Platform, table: Table, kept: Path) -> dict[str, int]:
+    """Counts the rows of each copy of a table that change."""
+    closed_ms = Checkpoint.of_table(copy.lake.settings, table).watermark_ms() if table.outputs else None
+    parts = ds.dataset(kept, format="parquet")
+    return {
+        output.name_for(table.name): rows_that_change(
+            View.declared(table, output), closed_ms, (pa.Table.from_batches([part]) for part in parts.to_batches())
+        )
+        for output in table.outputs
+    }
 
 
 def _seen(copy: Platform, fact: Accepted, name: str) -> Accepted:

@@ -40,7 +40,8 @@ def audit(
     fault, a certificate is kept, which `certify TOPIC` checks later without the log. --from, --to and --partitions
     check a part of one TOPIC, for which no certificate is kept.
 
-    If a TABLE is computed from a captured table, the share of its rows is also compared with the database.
+    If a TABLE is computed from a captured table, the share of its rows is also compared with the database. A share of
+    the rows of the copies that its outputs keep is compared with the TABLE.
 
     It finds damage that no late record explains; nothing is repaired. Fails if rows differ or records are missing; with
     --json it only reports it, in `passed`.
@@ -229,6 +230,10 @@ def _print_report(report: AuditReport) -> None:
     ]
     out.print(make_table(None, columns, topics, right=columns[1:], spare=["in transactions"]))
     _print_databases(report.topics)
+    if report.copies:
+        columns = ["copy", "rows", "differing"]
+        copies = [(f"{copy.table}: {copy.output}", copy.rows, copy.differing) for copy in report.copies]
+        out.print(make_table(None, columns, copies, right=columns[1:]))
     if any(topic.waiting is None for topic in report.topics):
         out.print("No broker answered: events and quarantine were held against what ingest says of itself.")
 

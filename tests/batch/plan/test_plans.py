@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from batch.ledgers.run_ledgers import Ledgers
 from batch.plan.plan import Plan, Plans
+from batch.plan.plan_text import sentence
 from batch.plan.planning import make_plan
 from batch.plan.publisher import _Publication, publish_plan
 from batch.reconcile import reconcile_tables
@@ -97,6 +98,24 @@ def test_a_plan_says_what_it_changes_and_why(world: World) -> None:
     assert kept.select(["total", "_before_total"]).to_pylist() == [{"total": 2.0, "_before_total": 6.0}]
     assert [one.id for one in Plans(world.settings).all()] == [plan.id]
     assert not list(Path(world.settings.lake_uri, "_copies").iterdir())
+
+
+def test_a_plan_says_how_many_rows_of_each_copy_change(world: World, tmp_path: Path) -> None:
+    outputs = """outputs=[
+        to_postgres(where=[between("total", 5, None)]),
+        to_postgres(name="sensors", columns=["sensor"]),
+        to_postgres(name="closed", when="closed"),
+    ],"""
+    hours = edited(
+        edited(HOURS, "import F,", "import F, between, to_postgres,"),
+        'late="correct",',
+        f'late="correct",\n    {outputs}',
+    )
+    declared = replace(world, registry=plant(tmp_path / "now", hours=hours, days=DAYS_FILE))
+    damage(world, 6.0)
+    plan = backfill_of(declared)
+    assert [dict(change.copies) for change in plan.changes] == [{"hours": 1, "sensors": 0, "closed": 1}]
+    assert sentence(plan.changes[0]).endswith(" Changed rows of its copies: hours 1, closed 1.")
 
 
 def test_a_plan_is_published_once_and_nothing_is_left_to_correct(world: World) -> None:

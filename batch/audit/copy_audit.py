@@ -1,0 +1,52 @@
+"""Audits the copies of outputs: a share of the rows of each is compared with its table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from batch.audit.hash_buckets import Turn
+from infra.delta.lake import Lake
+from infra.errors import TwofoldError
+from outputs.copy_comparison import compare_copy
+from outputs.targets.open_target import open_target
+from tables.declare.outputs.output import Output
+from tables.declare.table import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedCopy:
+    """The audit of the copy of an output.
+
+    Attributes:
+        rows: that were compared; None: none was, as the copy is on its way to a version of the table.
+        differing: those that are missing, extra or changed.
+        fault: for people; empty: none.
+    """
+
+    table: str
+    output: str
+    rows: int | None = None
+    differing: int = 0
+    fault: str = ""
+
+
+def audit_copies(lake: Lake, tables: Sequence[Table], turn: Turn) -> list[AuditedCopy]:
+    """Compares the copies of all outputs of tables; one that cannot be read is a fault."""
+    return [_audit_copy(lake, table, output, turn) for table in tables for output in table.outputs]
+
+
+def _audit_copy(lake: Lake, table: Table, output: Output, turn: Turn) -> AuditedCopy:
+    audited = AuditedCopy(table=table.full_name, output=output.name_for(table.name))
+    name = f"{audited.table}: its copy {audited.output}"
+    try:
+        found = compare_copy(lake, table, open_target(lake, table, output), turn.number, turn.of)
+    except TwofoldError as error:
+        return AuditedCopy(**{**vars(audited), "fault": f"{name} is not compared: {error.message}"})
+    if found is None:
+        return audited
+    fault = ""
+    if found.differing:
+        again = f"`./twofold outputs resend {audited.table} --output {audited.output} --from now` repairs it"
+        fault = f"{name} differs in {found.differing:,} of {found.rows:,} rows; {again}"
+    return AuditedCopy(**{**vars(audited), "rows": found.rows, "differing": found.differing, "fault": fault})
