@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,11 +17,12 @@ from batch.pending_work import nothing_to_do, untouched
 from batch.reconcile import Reconcile
 from batch.unexplained import require_explained
 from infra.errors import UnexplainedDifference
-from infra.settings import ROOT, Settings
+from infra.settings import Settings
 from tables.declare.registry import load
 from tables.refresh.acceptance import is_same
 from tables.refresh.open_platform import Platform
 from tests.batch.late_departure import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, late_departure_world
+from tests.support.loaded_modules import loading_none_of
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -141,18 +140,12 @@ def test_nothing_to_do_is_known_without_loading_an_engine(world: World) -> None:
     assert [(o.table, o.changed) for o in untouched(world.settings, names) or []] == [
         (table.full_name, 0) for table in world.registry.chosen(names)
     ]
-    program = (
-        "import sys; from cli.fast_path import answer\n"
-        f"assert answer(['reconcile', *{names!r}, '--json'])\n"
-        "heavy = {'pyspark', 'airflow', 'duckdb', 'pyarrow', 'pandas', 'numpy', 'typer', 'rich'}\n"
-        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
+    said = loading_none_of(
+        {"pyspark", "airflow", "duckdb", "pyarrow", "pandas", "numpy", "typer", "rich"},
+        f"from cli.fast_path import answer; assert answer(['reconcile', *{names!r}, '--json'])",
+        {"TWOFOLD_HOME": str(world.settings.home), "PATH": "", "TWOFOLD_SHUFFLE_PARTITIONS": "1"},
     )
-    environment = {"TWOFOLD_HOME": str(world.settings.home), "PATH": "", "TWOFOLD_SHUFFLE_PARTITIONS": "1"}
-    ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert [o["table"] for o in json.loads(ran.stdout)] == [t.full_name for t in world.registry.chosen(names)]
+    assert [o["table"] for o in json.loads(said)] == [t.full_name for t in world.registry.chosen(names)]
 
 
 def test_records_in_time_are_no_work_and_a_late_one_is(own: World) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -28,13 +26,13 @@ from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.errors import BadDeclaration, TwofoldError, WriteConflict
 from infra.instants import EPOCH, Interval
-from infra.settings import ROOT
 from tables.declare.code_fingerprint import fingerprint
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
 from tables.refresh.open_platform import Platform
 from tables.refresh.scope import Scope
 from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
+from tests.support.loaded_modules import loading_none_of
 from tests.tables.declared import a_table
 
 if TYPE_CHECKING:
@@ -50,13 +48,8 @@ FAULTS = {"plant.a": BadDeclaration("tables/plant/a.py, line 1: invalid syntax."
 
 def test_neither_the_plan_nor_any_declaration_loads_an_engine() -> None:
     load()  # what follows from the functions is kept now, as any command does
-    program = (
-        "import sys, batch.pending_work; from tables.declare.registry import load; load()\n"
-        "heavy = {'pyspark', 'airflow', 'duckdb', 'pyarrow', 'pandas', 'numpy'}\n"
-        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    heavy = {"pyspark", "airflow", "duckdb", "pyarrow", "pandas", "numpy"}
+    loading_none_of(heavy, "import batch.pending_work; from tables.declare.registry import load; load()")
 
 
 def test_before_the_first_reconcile_everything_is_work(settings: Settings) -> None:
