@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         inspect_commands.tables,
         inspect_commands.show,
         inspect_commands.sql,
+        outputs_commands.search,
         spark_shell_command.spark,
         as_of_command.as_of,
         explain_commands.why,

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 def keeps_copies(registry: Registry) -> bool:
     """Whether the supervised database has the copy of a table."""
-    return any(not output.destination for table in registry.tables.values() for output in table.outputs)
+    from tables.declare.outputs.postgres_output import PostgresOutput
+
+    outputs = (output for table in registry.tables.values() for output in table.outputs)
+    return any(isinstance(output, PostgresOutput) and not output.destination for output in outputs)
 
 
 def copy_programs(settings: Settings, registry: Registry, others: Sequence[Program]) -> list[Program]:

@@ -10,6 +10,7 @@ from tables.declare.functions.captured_rows import history, latest_rows, latest_
 from tables.declare.functions.event_patterns import RECORD, Event, Match, find_matches, times_then
 from tables.declare.functions.stored_searches import search_matches, search_terms
 from tables.declare.outputs.postgres_output import to_postgres
+from tables.declare.outputs.search_output import to_search
 from tables.declare.record_fields import field, header, key
 from tables.declare.sources.captured_topic import changes_of, outbox_of
 from tables.declare.sources.webhook_topic import from_webhook
@@ -57,5 +58,6 @@ __all__ = [
     "table",
     "times_then",
     "to_postgres",
+    "to_search",
     "unique",
 ]

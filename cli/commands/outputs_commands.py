@@ -1,4 +1,4 @@
-"""Commands about outputs: show them, send rows again, run them."""
+"""Commands about outputs: show them, send rows again, search one, run them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from cli.commands.rebuild_commands import TableName
 from cli.console import Json, make_table, out, print_json, shown_duration
 from infra.errors import BadArgument, nearest
 from infra.settings import Settings
+from tables.declare.outputs.output import Output
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from status.outputs import OutputReport
+    from tables.declare.table import Table
 
+OutputName = Annotated[str, typer.Option("--output", metavar="NAME", help="The output, where TABLE has several.")]
 app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
 
@@ -55,6 +58,26 @@ def outputs_table(found: Sequence[OutputReport]) -> RenderableType:
     return make_table("Outputs", ["output", "kind", "state", *numbers], lines, right=numbers, spare=["kind"])
 
 
+def chosen_output(declared: Table, name: str, kind: type[Output]) -> Output:
+    """Returns the output of a table with this name; without one the only output of the kind.
+
+    Raises:
+        BadArgument: the table has no such output, or several and none is named.
+    """
+    outputs = {one.name_for(declared.name): one for one in declared.outputs if isinstance(one, kind)}
+    if not outputs:
+        one = "output" if kind is Output else f"output to_{kind.kind}"
+        raise BadArgument(
+            f"{declared.full_name} has no {one}.",
+            hint="A table declares them: outputs=[to_postgres(), to_search(text=[...])].",
+        )
+    if (name or len(outputs) > 1) and name not in outputs:
+        shown = f"no output {name!r}" if name else f"{len(outputs)} outputs"
+        known = f"Name one by --output: {', '.join(outputs)}."
+        raise BadArgument(f"{declared.full_name} has {shown}.", hint=nearest(name, outputs, known))
+    return outputs[name] if name else next(iter(outputs.values()))
+
+
 @app.command()
 def resend(
     table: TableName,
@@ -67,7 +90,7 @@ def resend(
             "version N of the table is sent again, whether the copy has it or not.",
         ),
     ],
-    output: Annotated[str, typer.Option("--output", metavar="NAME", help="The output, where TABLE has several.")] = "",
+    output: OutputName = "",
 ) -> None:
     """Send rows of TABLE to the copy of an output again: after the copy was edited, or restored from a backup."""
     from infra.delta.lake import Lake
@@ -76,18 +99,9 @@ def resend(
     from tables.declare.registry import load
 
     declared = load().find_table(table)
-    names = [one.name_for(declared.name) for one in declared.outputs]
-    if not names:
-        raise BadArgument(
-            f"{declared.full_name} has no output.", hint="A table declares them: outputs=[to_postgres()]."
-        )
-    if (output or len(names) > 1) and output not in names:
-        shown = f"no output {output!r}" if output else f"{len(names)} outputs"
-        known = f"Name one by --output: {', '.join(names)}."
-        raise BadArgument(f"{declared.full_name} has {shown}.", hint=nearest(output, names, known))
+    chosen = chosen_output(declared, output, Output)
     if start != "now" and not start.isdecimal():
         raise BadArgument(f"--from {start}: expected a version of the table, or now.")
-    chosen = declared.outputs[names.index(output) if output else 0]
     lake = Lake(Settings.from_environment())
     target = open_target(lake, declared, chosen)
     if start == "now":
@@ -96,6 +110,38 @@ def resend(
     else:
         rows = resend_from(target, lake, declared, int(start))
         out.print(f"{declared.full_name}: {rows:,} rows were sent again.")
+
+
+def search(
+    table: TableName,
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="WORD", help='All have to be there; also "a phrase", column:word, (one OR other).'),
+    ],
+    output: OutputName = "",
+    limit: Annotated[int, typer.Option(help="How many rows to show.", min=1)] = 10,
+    as_json: Json = False,
+) -> None:
+    """Find the rows of TABLE by their words, best match first, in the index that its output to_search keeps."""
+    from infra.delta.lake import Lake
+    from outputs.targets.open_target import open_target
+    from outputs.targets.search_index import SearchIndex
+    from tables.declare.outputs.search_output import SearchOutput
+    from tables.declare.registry import load
+
+    declared = load().find_table(table)
+    index = open_target(Lake(Settings.from_environment()), declared, chosen_output(declared, output, SearchOutput))
+    assert isinstance(index, SearchIndex)
+    matches = index.find(" ".join(words), limit)
+    if as_json:
+        print_json(matches)
+        return
+    if not matches:
+        out.print(f"No row of {declared.full_name} has these words.")
+        return
+    columns = list(matches[0].row)
+    lines = [(f"{one.score:.2f}", *map(one.row.get, columns)) for one in matches]
+    out.print(make_table(None, ["score", *columns], lines, right=["score"]))
 
 
 @app.command()

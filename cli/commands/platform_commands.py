@@ -18,6 +18,7 @@ from infra.errors import LogGap
 from infra.settings import Settings
 
 if TYPE_CHECKING:
+    from infra.postgres.database_connection import Address
     from infra.process.doctor import Finding
     from status.snapshot import QueryState, Snapshot, TableState, TopicState
     from tables.declare.registry import Registry
@@ -125,6 +126,7 @@ def doctor(as_json: Json = False) -> None:
 
 def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = True) -> None:
     """Prints the addresses of the platform's pages, and the next commands."""
+    from outputs.follow.runner import declared_outputs
     from tables.declare.sources.webhook_topic import webhook_topics
 
     lines = []
@@ -132,31 +134,36 @@ def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = T
         from infra.airflow.airflow_processes import USER, base_url, password
 
         lines += [("Airflow", base_url(settings)), ("", f"user {USER}, password {password(settings)}")]
-    if captures_tables(registry) and settings.supervises_database:
-        from infra.postgres.database_connection import address
-
-        at = address(settings)
-        lines += [("Database", f"{at.host}:{at.port}, database {at.dbname}")]
+    for at, names in _databases(settings, registry).items():
+        lines += [("Database", f"{at.host}:{at.port}, database {' and '.join(names)}")]
         lines += [("", f"user {at.user}, password {at.password}")]
     if topics := webhook_topics(registry):
         lines += [("Webhooks", f"{settings.receiver_address}/{topics[0].domain}/{topics[0].name}")]
         lines += [("", f"secrets in {settings.webhook_secrets_file}")]
-    if keeps_copies(registry):
-        from infra.postgres.database_connection import supervised_address
-        from outputs.targets.open_target import DATABASE
-
-        at = supervised_address(settings, DATABASE)
-        lines += [("Copies", f"{at.host}:{at.port}, database {at.dbname}")]
-        lines += [("", f"user {at.user}, password {at.password}")]
+    searched = [table.full_name for table, output in declared_outputs(registry) if output.kind == "search"]
     lines += [
         ("Kafka", settings.bootstrap_servers),
         ("Spark", "./twofold spark"),
         *(("Query", f'./twofold sql "FROM {table.full_name} LIMIT 5"') for table in registry.in_order()[-1:]),
+        *(("Search", f"./twofold search {name} WORD") for name in searched[:1]),
         ("Watch", "./twofold status"),
         ("Stop", "./twofold down"),
     ]
     body = "\n".join(f"[dim]{name:<9}[/]{escape(text)}" for name, text in lines)
     out.print(Panel(body, title="Twofold is running", expand=False))
+
+
+def _databases(settings: Settings, registry: Registry) -> dict[Address, list[str]]:
+    """Maps the supervised servers, without a database, to the databases that are used."""
+    from infra.postgres.database_connection import address, supervised_address
+    from outputs.targets.open_target import DATABASE
+
+    used = [address(settings)] if captures_tables(registry) and settings.supervises_database else []
+    used += [supervised_address(settings, DATABASE)] if keeps_copies(registry) else []
+    databases: dict[Address, list[str]] = {}
+    for at in used:
+        databases.setdefault(at._replace(dbname=""), []).append(at.dbname)
+    return databases
 
 
 def _print_not_run(registry: Registry) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from infra.errors import BadArgument, BrokerUnreachable
 from infra.settings import Settings
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
 TIMEOUT_S = 3.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,26 +48,47 @@ class PartitionOffsets:
     tiered: int | None
 
 
-class TopicIds:
-    """The ids of topics, requested repeatedly over one connection."""
+class KeptAdmin:
+    """Requests to the broker over one connection, for what is not worth a failure."""
 
-    def __init__(self, settings: Settings, names: Sequence[str]) -> None:
-        self._settings, self._names = settings, list(names)
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._open = ExitStack()
         self._client: KafkaAdminClient | None = None
 
-    def newest(self) -> dict[str, str]:
+    def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
         """Maps the existing topics to their ids; empty while the broker does not answer."""
+        return self._ask(lambda client: _ids(client, names)) or {}
+
+    def commit(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> bool:
+        """Sets the offsets of a consumer group without members, for tools that show its lag; whether it has them now.
+
+        Args:
+            offsets: topic -> partition -> the next offset.
+        """
+        from kafka import TopicPartition
+        from kafka.structs import OffsetAndMetadata
+
+        committed = {
+            TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)
+            for topic, partitions in offsets.items()
+            for partition, offset in partitions.items()
+        }
+        answers = self._ask(lambda client: client.alter_group_offsets(group, committed))
+        return answers is not None and not any(getattr(error, "errno", 0) for error in answers.values())
+
+    def _ask(self, request: Callable[[KafkaAdminClient], T]) -> T | None:
+        """Returns the answer; None if there is none, after which the next request connects again."""
         from kafka.errors import KafkaError
 
         try:
             if self._client is None:
                 self._client = self._open.enter_context(reach(self._settings))
-            return _ids(self._client, self._names)
+            return request(self._client)
         except (BrokerUnreachable, KafkaError, OSError):
             self._client = None
             self._open.close()
-            return {}
+            return None
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def words(text: str, language: str) -> list[str]:
     Args:
         language: one of `LANGUAGES`; empty: words keep their endings.
     """
-    return _analyzer(language).analyze(unicodedata.normalize("NFC", text))
+    return analyzer(language).analyze(unicodedata.normalize("NFC", text))
 
 
 def require_language(language: str) -> None:
@@ -44,7 +44,8 @@ def require_language(language: str) -> None:
 
 
 @lru_cache
-def _analyzer(language: str) -> TextAnalyzer:
+def analyzer(language: str) -> TextAnalyzer:
+    """Returns what takes a text in Unicode's form NFC apart; one for each language."""
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
     require_language(language)

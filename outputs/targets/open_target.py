@@ -12,7 +12,9 @@ from outputs.output_target import Target
 from outputs.position import Position
 from outputs.refused_rows import Refused, record_refused
 from outputs.targets.postgres_copy import PostgresCopy
+from outputs.targets.search_index import SearchIndex
 from tables.declare.outputs.output import Output
+from tables.declare.outputs.search_output import SearchOutput
 from tables.declare.table import Table
 
 DATABASE = "outputs"
@@ -26,6 +28,14 @@ def open_target(lake: Lake, table: Table, output: Output) -> Target:
         BadSetting: its destination has no address, or one of another kind.
     """
     name = output.name_for(table.name)
+
+    def note(refused: Sequence[Refused], after: Position) -> None:
+        version = (after.heading or after).version
+        record_refused(lake, table.full_name, name, version, refused)
+
+    if isinstance(output, SearchOutput):
+        folder = lake.settings.home / "search" / f"{table.full_name}.{name}"
+        return SearchIndex(folder=folder, text=output.text, language=output.language, note_refused=note)
     at = supervised_address(lake.settings, DATABASE)
     if output.destination:
         address = destination(lake.settings, output.destination)
@@ -35,9 +45,4 @@ def open_target(lake: Lake, table: Table, output: Output) -> Target:
                 hint="Write it as postgresql://user:password@host:port/database.",
             )
         at = parsed_address(address)
-
-    def note(refused: Sequence[Refused], after: Position) -> None:
-        version = (after.heading or after).version
-        record_refused(lake, table.full_name, name, version, refused)
-
     return PostgresCopy(at=at, schema=table.domain, name=name, owner=f"{table.full_name}: {name}", note_refused=note)

@@ -18,7 +18,7 @@ from infra.delta.lake import Lake
 from infra.errors import BrokerUnreachable, LogGap
 from infra.kafka.record_columns import HEADERS
 from infra.kafka.spark_source import source_options
-from infra.kafka.topic_admin import TopicIds
+from infra.kafka.topic_admin import KeptAdmin
 from infra.offset_ranges import Ranges, RangesOf
 from infra.process.kept_running import Running
 from infra.rows.sizes import INGESTED, is_small
@@ -66,7 +66,8 @@ class Ingest:
         self._checkpoint = Checkpoint(self._settings.checkpoints / domain / "ingest")
         self._left_out = ExcludedTopics()
         self._active = list(self._topics)
-        self._ids = TopicIds(self._settings, self._active)
+        self._broker = KeptAdmin(self._settings)
+        self._committed: Offsets = {}
         self._record_bytes: float | None = None
         self._commits = 0
         self._log_ms = self._since_ms = 0
@@ -163,14 +164,16 @@ class Ingest:
         for name in busy:
             self._feeds[name].began = {int(p): int(offset) for p, offset in began.get(name, {}).items()}
         if self._is_large(frame, records):
-            ids, newest = self._ids.newest(), None
+            ids, newest = self._broker.topic_ids(list(self._topics)), None
             frames = {name: frame.where(f"topic = {SPARK.literal(name)}") for name in busy}
             failed = self._each({name: partial(self._take_frame, name, frames[name], busy[name], ids) for name in busy})
         else:
             size, self._record_bytes = self._record_bytes, None  # which a failure leaves to be measured
             raw = frame.toArrow()
             self._record_bytes = raw.nbytes / len(raw) if len(raw) else size
-            ids = self._ids.newest()  # of the log that the records were read from, or of one after it
+            ids = self._broker.topic_ids(
+                list(self._topics)
+            )  # of the log that the records were read from, or of one after it
             newest = pc.max(raw["timestamp"]).as_py() if len(raw) else None
             rows = {name: raw.filter(pc.equal(raw["topic"], name)) for name in busy}
             with ThreadPoolExecutor(max_workers=len(self._topics)) as pool:
@@ -199,7 +202,7 @@ class Ingest:
     def _take_frame(self, name: str, raw: DataFrame, ranges: Ranges, ids: Mapping[str, str]) -> None:
         require_same_log(self._feeds[name], name, ids)
         self._feeds[name].take_frame(raw, ranges)
-        require_same_log(self._feeds[name], name, self._ids.newest())
+        require_same_log(self._feeds[name], name, self._broker.topic_ids(list(self._topics)))
 
     def _each(self, steps: Mapping[str, Callable[[], object]]) -> list[Exception]:
         """Runs a step for each topic, independent of failures of the others; returns the errors."""
@@ -274,6 +277,9 @@ class Ingest:
             for name in self._active:
                 compact(self._lake, name)
         stand = {name: self._feeds[name].events.ends for name in self._topics if name not in self._active}
+        offsets = {**stand, **{topic: {p: end for p, (_, end) in r.items()} for topic, r in ranges.items()}}
+        if offsets != self._committed and self._broker.commit(f"twofold.{self._domain}", offsets):
+            self._committed = offsets
         write(
             self._settings,
             Progress(
@@ -282,7 +288,7 @@ class Ingest:
                 batch=batch,
                 rows_in=records,
                 rows_out=records,
-                offsets={**stand, **{topic: {p: end for p, (_, end) in r.items()} for topic, r in ranges.items()}},
+                offsets=offsets,
                 updated_at=now,
                 batch_s=time.monotonic() - started,
                 freshness_s=(now - newest.astimezone(UTC)).total_seconds() if newest else None,

@@ -1,9 +1,9 @@
 """Posts as they are now, by the greatest version of each."""
 
-from tables import DataFrame, F, table
+from tables import DataFrame, F, table, to_search
 
 
-@table(event_time="posted_at")
+@table(event_time="posted_at", outputs=[to_search(text=["text"])])
 def posts(post_events: DataFrame) -> DataFrame:
     """One row per post that was not deleted; what was deleted stays so, whatever edit arrives later.
 

@@ -79,9 +79,11 @@ class FollowedTable:
     def put(self, *rows: Row) -> None:
         """Insert or replace rows by one MERGE, as streams and batch do."""
         columns = [pa.array(values, f.type) for values, f in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
-        stamp = CommitTag(app="test", version=self.writer.next_number("test"))
-        self.writer.upsert(pa.table(columns, schema=SCHEMA), ["k"], stamp)
+        self.writer.upsert(pa.table(columns, schema=SCHEMA), ["k"], self.stamp())
         self.note({**self.rows, **{row[0]: row for row in rows}})
+
+    def stamp(self) -> CommitTag:
+        return CommitTag(app="test", version=self.writer.next_number("test"))
 
     def remove(self, *keys: str) -> None:
         listed = ", ".join(f"'{key}'" for key in keys)

@@ -24,7 +24,7 @@ from infra.delta.lake import QUARANTINE
 from infra.settings import Settings
 from streaming import driver
 from streaming.ingest.ingest_query import Ingest
-from tables.refresh.events.record_decoder import Decoder
+from streaming.ingest.topic_writer import TopicWriter
 from tables.refresh.refresh import Refresher
 from tests.support.crashes import Died, watched
 
@@ -83,7 +83,7 @@ class Crash:
 
 def before_decoding(crash: Crash) -> None:
     """Nothing of the micro-batch is written."""
-    crash.wrap(Decoder, "decode", before=crash.strike_with_new_records)
+    crash.wrap(TopicWriter, "_write", before=crash.strike_with_new_records)
 
 
 def before_quarantine(crash: Crash) -> None:

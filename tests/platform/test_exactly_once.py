@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
+from infra.kafka.topic_admin import offsets, reach
 from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
 from tables.declare.registry import Registry, load
@@ -101,6 +102,18 @@ def test_every_acknowledged_record_is_in_events_or_quarantine_once(log: Settings
     ingest(spark, through_spark)
 
     assert faults(log) == {}
+    assert offsets_of_the_group(log) == {
+        (topic, partition): bounds.latest
+        for topic, partitions in offsets(log, list(topics_alone(spark, log).registry.topics)).items()
+        for partition, bounds in partitions.items()
+    }
+
+
+def offsets_of_the_group(settings: Settings) -> dict[tuple[str, int], int]:
+    """What other tools see of ingest."""
+    with reach(settings) as admin:
+        found = admin.list_group_offsets(f"twofold.{DOMAIN}")[f"twofold.{DOMAIN}"]
+    return {(partition.topic, partition.partition): at.offset for partition, at in found.items()}
 
 
 def test_a_checkpoint_that_is_lost_or_old_repeats_and_loses_nothing(

@@ -36,7 +36,7 @@ class Output:
                 raise self.mistake(parameter, value, "a name of lower-case letters, digits and _, a letter first")
         if self.when not in ("changed", "closed"):
             raise self.mistake("when", self.when, "'changed' or 'closed'")
-        if self.columns is not None and not _is_list(self.columns, str):
+        if self.columns is not None and not is_list(self.columns, str):
             raise self.mistake("columns", self.columns, "a list of columns, each once")
         if not isinstance(self.where, list | tuple):
             raise self.mistake("where", self.where, "a list of rules")
@@ -48,6 +48,11 @@ class Output:
     def name_for(self, table: str) -> str:
         """Returns the name of the copy of a table of this bare name."""
         return self.name or table
+
+    @property
+    def reads(self) -> Iterable[str]:
+        """The columns that it names; it may read all."""
+        return [*(self.columns or ()), *(column for rule in self.where for column in rule.columns)]
 
     def mistake(self, parameter: str, value: object, expected: str) -> BadDeclaration:
         """Builds the error of a parameter."""
@@ -62,7 +67,8 @@ def _is_name(text: str) -> bool:
     return text.isascii() and text.isidentifier() and text.islower() and text[0] != "_"
 
 
-def _is_list(values: object, kind: type) -> bool:
+def is_list(values: object, kind: type) -> bool:
+    """Whether it is a list of values of a kind, at least one, each once."""
     if not isinstance(values, list | tuple) or not values:
         return False
     return all(isinstance(value, kind) for value in values) and len(set(values)) == len(values)
@@ -103,8 +109,7 @@ def output_mistakes(
 
 
 def _column_mistakes(output: Output, name: str, columns: Collection[str]) -> Iterator[BadDeclaration]:
-    read = [*(output.columns or ()), *(column for rule in output.where for column in rule.columns)]
-    for column in dict.fromkeys(read):
+    for column in dict.fromkeys(output.reads):
         if column not in columns:
             hint = nearest(column, columns, f"It has {', '.join(columns)}.")
             yield BadDeclaration(f"the output {name} reads {column}, which the table lacks.", hint=hint)

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,18 @@ def test_a_topic_that_was_created_again_has_another_id(broker: Settings, eventua
     topic_admin.ensure_topics(broker, [TopicSpec(name="anew", partitions=1)])
 
     assert topic_admin.topic_ids(broker, ["anew"])["anew"] != before["anew"]
+
+
+def test_other_tools_see_the_offsets_of_a_group_without_members(broker: Settings, eventually: Eventually) -> None:
+    topic_admin.ensure_topics(broker, [TopicSpec(name="followed", partitions=2)])
+    ours = topic_admin.KeptAdmin(broker)
+    for offsets in ({0: 3, 1: 0}, {0: 7, 1: 2}):
+        # A broker that had no group makes the topic of their offsets first.
+        eventually(partial(ours.commit, "twofold.test", {"followed": offsets}))
+        with topic_admin.reach(broker) as admin:
+            found = admin.list_group_offsets("twofold.test")["twofold.test"]
+        assert {partition.partition: at.offset for partition, at in found.items()} == offsets
+    assert ours.topic_ids(["followed"]) == topic_admin.topic_ids(broker, ["followed"])
 
 
 def test_the_time_of_a_record_is_reported_by_its_offset(broker: Settings) -> None:

@@ -44,6 +44,12 @@ def test_a_broker_that_does_not_answer_is_reported_within_seconds(
     assert unreachable.value.retryable
 
 
+def test_what_is_not_worth_a_failure_is_none_without_a_broker(nobody: Settings) -> None:
+    kept = topic_admin.KeptAdmin(nobody)
+    assert not kept.commit("twofold.test", {"t": {0: 1}})
+    assert kept.topic_ids(["t"]) == {}
+
+
 def test_a_cluster_that_does_not_answer_is_reported_by_its_setting() -> None:
     settings = Settings(bootstrap=f"127.0.0.1:{free_port()}")
 

@@ -33,7 +33,8 @@ class Domain:
         self.ingest = Ingest(cast(Any, None), lake, registry, "plant")
         self.ranges: RangesOf = {}
         monkeypatch.setattr(Ingest, "_ranges", lambda *_: self.ranges)
-        monkeypatch.setattr("streaming.ingest.ingest_query.TopicIds.newest", lambda _: self.ids)
+        monkeypatch.setattr("streaming.ingest.ingest_query.KeptAdmin.topic_ids", lambda *_: self.ids)
+        monkeypatch.setattr("streaming.ingest.ingest_query.KeptAdmin.commit", lambda *_: True)
         monkeypatch.setattr("streaming.ingest.catch_up.topic_ids", lambda *_: self.ids)
         monkeypatch.setattr(
             "streaming.ingest.catch_up.offsets", lambda *_: {name: {0: self.reach} for name in self.logs}

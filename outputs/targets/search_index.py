@@ -1,0 +1,193 @@
+"""A copy of a table in an index of its texts, which finds rows by their words."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import md5
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from infra.atomic_write import write_atomically
+from infra.errors import BadArgument, SchemaMismatch, TryAgain, WriteConflict
+from infra.process.file_locks import exclusive
+from infra.text.analyzer import analyzer
+from outputs.position import Position
+from outputs.refused_rows import Refused
+from outputs.view import KEY
+from tables.declare.code_fingerprint import digest
+from tables.refresh.json_values import from_plain_json, to_plain_json
+from tables.refresh.row_diff import rows_after
+
+if TYPE_CHECKING:
+    from tantivy import Document, Index, Searcher
+
+_ROW, _WORDS, _STATE = "_row", "words", "position.json"
+_HEAP_BYTES = 15_000_000  # the least that a thread of tantivy's takes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """A row that a search has found.
+
+    Attributes:
+        score: how well it matches, by BM25: more is better.
+        row: its columns, as `to_plain_json` writes values.
+    """
+
+    score: float
+    row: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchIndex:
+    """A target in a folder of the home; each row is a document of its words and, unsearched, of its values.
+
+    An index of other columns or another language is made next to the one before, which is searched until it is whole.
+
+    Attributes:
+        folder: has an index for each text and language.
+        text: the columns whose words are found.
+        note_refused: called before rows are left out for good, with the position that has them.
+    """
+
+    folder: Path
+    text: Sequence[str]
+    language: str
+    note_refused: Callable[[Sequence[Refused], Position], None] = field(compare=False)
+
+    @property
+    def place(self) -> Path:
+        """The folder of the index with these texts."""
+        return self.folder / digest([*self.text, self.language])[:12]
+
+    def position(self) -> Position | None:
+        return _position(self.place)
+
+    def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with exclusive(self.folder / "lock", patience_s=1.0) as ours:
+            if not ours or self.position() != before:
+                raise WriteConflict(
+                    f"Another process has moved the index {self.folder.name}.", hint="It is read again."
+                )
+            if before is None:
+                shutil.rmtree(self.place, ignore_errors=True)
+            refused = self._change(changes) if len(changes) or before is None else []
+            if refused:
+                self.note_refused(refused, after)
+            facts = {"text": list(self.text), "language": self.language, "position": after.text}
+            write_atomically(self.place / _STATE, json.dumps(facts))
+            for other in _indexes(self.folder) if after.heading is None else ():
+                if other != self.place:
+                    shutil.rmtree(other)
+        return len(refused)
+
+    def _change(self, changes: pa.Table) -> list[Refused]:
+        """Makes the documents of changed keys anew; a try that was cut short is simply repeated."""
+        refused, writer = [], _opened(self.place, self.text, self.language).writer(_HEAP_BYTES, 1)
+        for key in changes[KEY].to_pylist():
+            writer.delete_documents_by_term(KEY, key)
+        rows = rows_after(changes)
+        if strange := [name for name in self.text if not pa.types.is_string(rows.schema.field(name).type)]:
+            raise SchemaMismatch(f"The text of an index has to be strings: {', '.join(strange)} is none.")
+        kinds = {field.name: str(field.type) for field in rows.schema}
+        for batch in rows.to_batches(max_chunksize=1_000):
+            for number in range(len(batch)):
+                row = batch.slice(number, 1)
+                try:
+                    writer.add_document(self._document(row.to_pylist()[0], kinds))
+                except (ValueError, OverflowError) as error:  # a year that Python does not have
+                    refused.append(Refused(key=row[KEY][0].as_py(), reason=str(error)))
+        writer.commit()
+        writer.wait_merging_threads()
+        return refused
+
+    def _document(self, row: dict[str, Any], kinds: dict[str, str]) -> Document:
+        from tantivy import Document
+
+        document = Document()
+        document.add_text(KEY, row[KEY])
+        for name in self.text:
+            if row[name] is not None:
+                document.add_text(name, unicodedata.normalize("NFC", row[name]))
+        document.add_bytes(_ROW, json.dumps([to_plain_json(row), kinds]).encode())
+        return document
+
+    def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
+        columns: dict[str, list[Any]] = {field.name: [] for field in schema}
+        for values, kinds in self._stored():
+            if int(md5(values[KEY].encode()).hexdigest()[:8], 16) % pages == page:
+                for f in schema:
+                    is_there = kinds.get(f.name) == str(f.type)
+                    columns[f.name].append(from_plain_json(values[f.name], f.type) if is_there else None)
+        return pa.table({f.name: pa.array(columns[f.name], f.type) for f in schema}, schema=schema)
+
+    def _stored(self) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+        from tantivy import Query
+
+        searcher = _opened(self.place, self.text, self.language).searcher()
+        if searcher.num_docs:
+            for _, address in searcher.search(Query.all_query(), searcher.num_docs).hits:
+                yield _row(searcher, address)
+
+    def find(self, words: str, limit: int) -> list[Match]:
+        """Finds the rows with all of these words, best match first.
+
+        Args:
+            words: in tantivy's language: words, `"a phrase"`, `-without`, `column:word`, `(one OR another)`.
+
+        Raises:
+            TryAgain: no index is whole yet.
+            BadArgument: the words are no query.
+        """
+        whole = [place for place in (self.place, *_indexes(self.folder)) if (at := _position(place)) and not at.heading]
+        if not whole:
+            raise TryAgain(
+                f"The index {self.folder.name} is not whole yet.", hint="`./twofold outputs` shows how far it is."
+            )
+        facts = json.loads((whole[0] / _STATE).read_text())
+        index = _opened(whole[0], facts["text"], facts["language"])
+        try:
+            query = index.parse_query(unicodedata.normalize("NFC", words), facts["text"], conjunction_by_default=True)
+        except ValueError as error:
+            raise BadArgument(
+                f"{words!r} cannot be searched: {error}.",
+                hint='Write words, "a phrase", -without, column:word or (one OR another); quote other signs.',
+            ) from error
+        searcher = index.searcher()
+        return [
+            Match(score=score, row={name: value for name, value in _row(searcher, address)[0].items() if name != KEY})
+            for score, address in searcher.search(query, limit).hits
+        ]
+
+
+def _row(searcher: Searcher, address: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    values, kinds = json.loads(bytes(searcher.doc(address)[_ROW][0]))
+    return values, kinds
+
+
+def _opened(place: Path, text: Sequence[str], language: str) -> Index:
+    from tantivy import Index, SchemaBuilder
+
+    schema = SchemaBuilder().add_text_field(KEY, tokenizer_name="raw").add_bytes_field(_ROW, stored=True, indexed=False)
+    for name in text:
+        schema = schema.add_text_field(name, tokenizer_name=_WORDS)
+    place.mkdir(parents=True, exist_ok=True)
+    index = Index(schema.build(), path=str(place))
+    index.register_tokenizer(_WORDS, analyzer(language))
+    return index
+
+
+def _indexes(folder: Path) -> list[Path]:
+    return [place for place in folder.glob("*") if place.is_dir()]
+
+
+def _position(place: Path) -> Position | None:
+    file = place / _STATE
+    return Position.parsed(json.loads(file.read_text())["position"]) if file.exists() else None

@@ -1,0 +1,55 @@
+"""`search` finds rows of a table by its index, and says what it lacks; `outputs` names the output it means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from infra.delta.lake import Lake
+from infra.settings import Settings
+from outputs.next_step import next_step
+from outputs.targets.open_target import open_target
+from tables.declare.registry import load
+from tests.cli.conftest import Cli
+
+POSTS = pa.table({"post_id": ["p1", "p2"], "text": ["A red bicycle", "Bells for bicycles"]})
+
+
+@pytest.fixture
+def indexed(home: Path) -> None:
+    """Two posts in a table, and in its index."""
+    lake, table = Lake(Settings(home=home)), load().find_table("posts")
+    write_deltalake(lake.uri(table.full_name), POSTS)
+    [output] = table.outputs
+    target = open_target(lake, table, output)
+    while step := next_step(lake, table, output, target.position(), target):
+        target.send(step.changes, step.before, step.after)
+
+
+@pytest.mark.usefixtures("indexed")
+def test_posts_are_found_by_their_words(cli: Cli) -> None:
+    ran = cli("search", "posts", "bicycle", "bells", "--json")
+    assert [match["row"] for match in ran.document] == [{"post_id": "p2", "text": "Bells for bicycles"}]
+    shown = cli("search", "shop.posts", "bicycles", "--limit", "1")
+    assert (shown.code, shown.out.count("icycle")) == (0, 1)
+    assert cli("search", "posts", "house").out.strip() == "No row of shop.posts has these words."
+    assert "cannot be searched" in cli("search", "posts", '"open').err
+
+
+@pytest.mark.usefixtures("home")
+def test_a_search_without_an_index_says_what_to_declare(cli: Cli) -> None:
+    ran = cli("search", "paid_orders", "red")
+    assert ran.code != 0
+    assert "shop.paid_orders has no output to_search." in ran.err
+    assert "to_search(text=[...])" in ran.err
+    assert "The index shop.posts.posts is not whole yet" in cli("search", "posts", "red").err
+
+
+@pytest.mark.usefixtures("home")
+def test_an_output_that_is_not_declared_is_named(cli: Cli) -> None:
+    ran = cli("outputs", "resend", "paid_orders", "--from", "now", "--output", "paid_order")
+    assert "has no output 'paid_order'" in ran.err
+    assert "paid_orders" in ran.err
