@@ -7,7 +7,6 @@ import shutil
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import md5
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +18,10 @@ from infra.process.file_locks import exclusive
 from infra.text.analyzer import analyzer
 from outputs.position import Position
 from outputs.refused_rows import Refused
+from outputs.targets.json_rows import Row, json_rows, rows_of_page
 from outputs.view import KEY
 from tables.declare.code_fingerprint import digest
-from tables.refresh.json_values import from_plain_json, to_plain_json
-from tables.refresh.row_diff import rows_after
+from tables.refresh.json_values import to_json
 
 if TYPE_CHECKING:
     from tantivy import Document, Index, Searcher
@@ -90,25 +89,19 @@ class SearchIndex:
 
     def _change(self, changes: pa.Table) -> list[Refused]:
         """Makes the documents of changed keys anew; a try that was cut short is simply repeated."""
-        refused, writer = [], _opened(self.place, self.text, self.language).writer(_HEAP_BYTES, 1)
-        for key in changes[KEY].to_pylist():
-            writer.delete_documents_by_term(KEY, key)
-        rows = rows_after(changes)
-        if strange := [name for name in self.text if not pa.types.is_string(rows.schema.field(name).type)]:
+        if strange := [name for name in self.text if not pa.types.is_string(changes.schema.field(name).type)]:
             raise SchemaMismatch(f"The text of an index has to be strings: {', '.join(strange)} is none.")
-        kinds = {field.name: str(field.type) for field in rows.schema}
-        for batch in rows.to_batches(max_chunksize=1_000):
-            for number in range(len(batch)):
-                row = batch.slice(number, 1)
-                try:
-                    writer.add_document(self._document(row.to_pylist()[0], kinds))
-                except (ValueError, OverflowError) as error:  # a year that Python does not have
-                    refused.append(Refused(key=row[KEY][0].as_py(), reason=str(error)))
+        refused: list[Refused] = []
+        writer = _opened(self.place, self.text, self.language).writer(_HEAP_BYTES, 1)
+        for key, row in json_rows(changes, refused):
+            writer.delete_documents_by_term(KEY, key)
+            if row is not None:
+                writer.add_document(self._document(row))
         writer.commit()
         writer.wait_merging_threads()
         return refused
 
-    def _document(self, row: dict[str, Any], kinds: dict[str, str]) -> Document:
+    def _document(self, row: Row) -> Document:
         from tantivy import Document
 
         document = Document()
@@ -116,19 +109,13 @@ class SearchIndex:
         for name in self.text:
             if row[name] is not None:
                 document.add_text(name, unicodedata.normalize("NFC", row[name]))
-        document.add_bytes(_ROW, json.dumps([to_plain_json(row), kinds]).encode())
+        document.add_bytes(_ROW, to_json(row).encode())
         return document
 
     def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
-        columns: dict[str, list[Any]] = {field.name: [] for field in schema}
-        for values, kinds in self._stored():
-            if int(md5(values[KEY].encode()).hexdigest()[:8], 16) % pages == page:
-                for f in schema:
-                    is_there = kinds.get(f.name) == str(f.type)
-                    columns[f.name].append(from_plain_json(values[f.name], f.type) if is_there else None)
-        return pa.table({f.name: pa.array(columns[f.name], f.type) for f in schema}, schema=schema)
+        return rows_of_page(self._stored(), schema, page, pages)
 
-    def _stored(self) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    def _stored(self) -> Iterator[Row]:
         from tantivy import Query
 
         searcher = _opened(self.place, self.text, self.language).searcher()
@@ -162,14 +149,14 @@ class SearchIndex:
             ) from error
         searcher = index.searcher()
         return [
-            Match(score=score, row={name: value for name, value in _row(searcher, address)[0].items() if name != KEY})
+            Match(score=score, row={name: value for name, value in _row(searcher, address).items() if name != KEY})
             for score, address in searcher.search(query, limit).hits
         ]
 
 
-def _row(searcher: Searcher, address: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    values, kinds = json.loads(bytes(searcher.doc(address)[_ROW][0]))
-    return values, kinds
+def _row(searcher: Searcher, address: Any) -> dict[str, Any]:
+    row: dict[str, Any] = json.loads(bytes(searcher.doc(address)[_ROW][0]))
+    return row
 
 
 def _opened(place: Path, text: Sequence[str], language: str) -> Index:

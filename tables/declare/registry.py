@@ -404,7 +404,8 @@ def _check(table: Table, inference: Inference, registry: Registry) -> None:
     if table.closes_at:
         require_none(plan_mistakes(table.derive, inference, on_stream=True))
     _check_records(table, registry)
-    require_none([*output_mistakes(table.outputs, table.name, inference.columns, table.closes_at)])
+    topics = {topic.name for topic in registry.domain_topics(table.domain)}
+    require_none([*output_mistakes(table.outputs, table.name, inference.columns, table.closes_at, topics)])
     for topic in (source for source in registry.upstream(table) if isinstance(source, Topic)):
         named = zip(table.recompute_by, table.scope_in(topic), strict=True)
         renamed = [text for column, text in named if text not in (column, None) and text.isidentifier()]

@@ -82,6 +82,18 @@ class FollowedTable:
         self.writer.upsert(pa.table(columns, schema=SCHEMA), ["k"], self.stamp())
         self.note({**self.rows, **{row[0]: row for row in rows}})
 
+    def put_far(self, key: str) -> None:
+        """Insert a row of the year 14645, which is none of `versions`."""
+        far = pa.array([4 * 10**17], pa.timestamp("us", "UTC"))
+        rows = pa.table({"k": [key], "n": [1], "closes_at": far}, schema=SCHEMA)
+        self.writer.upsert(rows, ["k"], self.stamp())
+        self.note(self.rows)
+
+    @staticmethod
+    def schema_of(columns: Sequence[str]) -> pa.Schema:
+        """The columns of a copy."""
+        return pa.schema([(KEY, pa.string()), *((name, SCHEMA.field(name).type) for name in columns)])
+
     def stamp(self) -> CommitTag:
         return CommitTag(app="test", version=self.writer.next_number("test"))
 

@@ -88,17 +88,24 @@ def require_outputs(outputs: object) -> None:
 
 
 def output_mistakes(
-    outputs: Sequence[Output], table: str, columns: Sequence[str] | None, closes_at: str | None
+    outputs: Sequence[Output],
+    table: str,
+    columns: Sequence[str] | None,
+    closes_at: str | None,
+    topics: Collection[str] = (),
 ) -> Iterator[BadDeclaration]:
     """Yields the mistakes that show once the table is known.
 
     Args:
         columns: of the table; None: not known before it has rows.
+        topics: names that declared topics of the domain have.
     """
     names = [output.name_for(table) for output in outputs]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield BadDeclaration(f"two outputs are named {name!r}.", hint="Give each another name=.")
     for output, name in zip(outputs, names, strict=True):
+        if output.kind == "topic" and name in topics:
+            yield BadDeclaration(f"the output {name} is a declared topic.", hint="Give it another name.")
         if output.when == "closed" and closes_at is None:
             yield BadDeclaration(
                 f"the output {name} has when='closed', and no row of {table} ever closes.",

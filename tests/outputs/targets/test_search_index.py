@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import hypothesis.strategies as st
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -20,7 +19,6 @@ from outputs import next_step as reading
 from outputs.refused_rows import Refused
 from outputs.targets import search_index
 from outputs.targets.search_index import SearchIndex
-from outputs.view import KEY
 from tests.outputs.followed_table import FollowedTable, hour, key_of
 from tests.outputs.test_next_step import EVENTS, run_events, small_pages
 
@@ -127,13 +125,8 @@ def test_a_text_that_is_no_string_is_refused(followed: FollowedTable, tmp_path: 
 def test_a_row_that_cannot_be_written_is_refused_and_others_are_found(followed: FollowedTable, tmp_path: Path) -> None:
     refused: list[Refused] = []
     index = replace(index_in(tmp_path), note_refused=lambda rows, after: refused.extend(rows))
-    followed.put(("far", 1, hour(0)), ("near", 1, hour(1)))
-    followed.follow(index)
-    rows = pa.table(
-        {"k": ["far", "near"], "n": [1, 1], "closes_at": pa.array([4 * 10**17, 0], pa.timestamp("us", "UTC"))}
-    )
-    followed.writer.upsert(rows, ["k"], followed.stamp())
-    followed.note({})
+    followed.put_far("far")
+    followed.put(("near", 1, None))
     followed.follow(index)
     assert [row.key for row in refused] == [key_of("far")]
     assert found(index, "far OR near") == ["near"]
@@ -162,15 +155,12 @@ def dies(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReadIndex(SearchIndex):
     """An index that tests read."""
 
-    schema: pa.Schema
-
     def rows(self, columns: list[str]) -> list[tuple[Any, ...]]:
-        wanted = pa.schema([(KEY, pa.string()), *((name, self.schema.field(name).type) for name in columns)])
-        return sorted((tuple(row.values()) for row in self.sent(wanted, 0, 1).to_pylist()), key=repr)
+        schema = FollowedTable.schema_of(columns)
+        return sorted((tuple(row.values()) for row in self.sent(schema, 0, 1).to_pylist()), key=repr)
 
 
 @pytest.mark.usefixtures("small_pages")
@@ -179,5 +169,4 @@ class ReadIndex(SearchIndex):
 def test_an_index_equals_its_table_whatever_happens(events: list[tuple[str, Any]]) -> None:
     with TemporaryDirectory() as home:
         followed = FollowedTable(Lake(Settings(home=Path(home) / "home")))
-        schema = pa.schema(followed.lake.open(followed.name).schema())
-        run_events(followed, ReadIndex(**vars(index_in(Path(home))), schema=schema), events)
+        run_events(followed, ReadIndex(**vars(index_in(Path(home)))), events)

@@ -1,0 +1,87 @@
+"""A copy of a table in a compacted topic: its records and its position are one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from infra.errors import WriteConflict
+from infra.kafka.compacted_topic import NewestValues, Record, TransactionalWriter
+from infra.kafka.topic_admin import TopicSpec, ensure_topics
+from infra.settings import Settings
+from outputs.position import Position
+from outputs.refused_rows import Refused
+from outputs.targets.json_rows import json_rows, rows_of_page
+from tables.refresh.json_values import to_json
+
+POSITIONS = "twofold.outputs"
+_COMPACTED = {"cleanup.policy": "compact"}
+_SHORT = {**_COMPACTED, "segment.ms": str(3_600_000), "min.cleanable.dirty.ratio": "0.1"}
+"""A position is written with each step, and read from the first on by each start."""
+
+
+@dataclass(kw_only=True)
+class CompactedCopy:
+    """A target in a compacted topic of one partition, whose order is that of the table's versions.
+
+    A record has the primary key as JSON, and as its value the row as JSON, `_key` included, or nothing once the row is
+    gone.
+
+    Attributes:
+        settings: with the address of the broker.
+        topic: the copy.
+        owner: table and output, which no other copy has.
+        note_refused: called before rows are left out for good, with the position that has them.
+    """
+
+    settings: Settings
+    topic: str
+    owner: str
+    note_refused: Callable[[Sequence[Refused], Position], None]
+    _writer: TransactionalWriter | None = field(default=None, init=False)
+    _at: Position | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._positions = NewestValues(self.settings, POSITIONS)
+
+    def position(self) -> Position | None:
+        # Consumers see a commit a moment later; while this writer goes on, no other has moved the copy.
+        return self._at if self._writer else self._committed()
+
+    def _committed(self) -> Position | None:
+        text = self._positions.look().get(self.owner.encode())
+        return None if text is None else Position.parsed(text.decode())
+
+    def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
+        if self._writer is None:
+            ensure_topics(
+                self.settings,
+                [
+                    TopicSpec(name=POSITIONS, partitions=1, configs=_SHORT),
+                    TopicSpec(name=self.topic, partitions=1, configs=_COMPACTED),
+                ],
+            )
+            # From here on no other writer goes on, and what it has left open is decided.
+            self._writer = TransactionalWriter(self.settings, self.owner)
+            self._at = self._committed()
+        writer, self._writer = self._writer, None  # after a failure another one finds out what is there
+        if self._at != before:
+            writer.close()
+            raise WriteConflict(f"Another process has moved the copy {self.topic}.", hint="It is read again.")
+        refused: list[Refused] = []
+        records: list[Record] = [
+            (self.topic, key.encode(), None if row is None else to_json(row).encode())
+            for key, row in json_rows(changes, refused)
+        ]
+        if refused:
+            self.note_refused(refused, after)
+        writer.write([*records, (POSITIONS, self.owner.encode(), after.text.encode())])
+        self._writer, self._at = writer, after
+        return len(refused)
+
+    def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
+        values = NewestValues(self.settings, self.topic).look().values()
+        return rows_of_page(map(json.loads, values), schema, page, pages)

@@ -1,0 +1,185 @@
+"""A compacted topic of a real broker has exactly the rows of its table, whoever is killed or wakes up late."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from infra.delta.lake import Lake
+from infra.errors import BadSetting, BrokerUnreachable, WriteConflict
+from infra.kafka.compacted_topic import NewestValues
+from infra.settings import Settings
+from outputs.refused_rows import Refused
+from outputs.targets.compacted_copy import CompactedCopy
+from outputs.targets.open_target import open_target
+from outputs.view import KEY
+from tables import to_topic
+from tables.declare.registry import load
+from tests.infra.conftest import free_port
+from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
+from tests.outputs.test_next_step import EVENTS, run_events, small_pages
+from tests.tables.declared import written
+
+__all__ = ["small_pages"]
+
+pytestmark = pytest.mark.platform
+
+_numbers = count(1)
+
+
+class ReadCopy(CompactedCopy):
+    """A copy that tests read."""
+
+    def rows(self, columns: list[str]) -> list[tuple[Any, ...]]:
+        schema = FollowedTable.schema_of(columns)
+        return sorted((tuple(row.values()) for row in self.sent(schema, 0, 1).to_pylist()), key=repr)
+
+
+def new_copy(broker: Settings, refused: list[Refused] | None = None) -> ReadCopy:
+    """A copy whose topic nobody has."""
+    number = next(_numbers)
+
+    def note(rows: Any, after: Any) -> None:
+        if refused is not None:
+            refused.extend(rows)
+
+    return ReadCopy(settings=broker, topic=f"plant.hours_{number}", owner=f"plant.hours: {number}", note_refused=note)
+
+
+def again(copy: ReadCopy) -> ReadCopy:
+    """The copy as a process sees it that starts now."""
+    return ReadCopy(settings=copy.settings, topic=copy.topic, owner=copy.owner, note_refused=copy.note_refused)
+
+
+@pytest.fixture
+def followed(lake: Lake) -> FollowedTable:
+    return FollowedTable(lake)
+
+
+def records(broker: Settings, topic: str) -> Iterator[tuple[str, Any]]:
+    """Every committed record of a topic, by a consumer of its own."""
+    from kafka import KafkaConsumer
+
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        consumer_timeout_ms=2_000,
+    )
+    try:
+        for record in consumer:
+            yield record.key.decode(), record.value and json.loads(record.value)
+    finally:
+        consumer.close()
+
+
+def test_each_change_is_a_record_and_a_row_that_goes_a_tombstone(broker: Settings, followed: FollowedTable) -> None:
+    copy = new_copy(broker)
+    followed.put(("a", 1, hour(1)), ("b", 1, None))
+    followed.follow(copy)
+    followed.put(("a", 2, None))
+    followed.remove("b")
+    followed.follow(copy)
+    sent = list(records(broker, copy.topic))
+    first = {KEY: key_of("a"), "k": "a", "n": 1, "closes_at": "2026-01-01T01:00:00+00:00"}
+    assert (len(sent), sent.count((key_of("a"), first))) == (4, 1)
+    assert sorted(sent[2:], key=repr) == [
+        (key_of("a"), {KEY: key_of("a"), "k": "a", "n": 2, "closes_at": None}),
+        (key_of("b"), None),
+    ]
+
+
+def test_a_process_that_wakes_up_late_sends_nothing(broker: Settings, followed: FollowedTable) -> None:
+    late = new_copy(broker)
+    followed.put(("a", 1, None))
+    followed.follow(late)
+    followed.put(("a", 2, None))
+    other = again(late)
+    followed.follow(other)
+    followed.put(("a", 3, None))
+    with pytest.raises(WriteConflict):
+        late.send(followed.schema_of(SCHEMA.names).empty_table(), late.position(), other.position())  # type: ignore[arg-type]
+    followed.follow(again(late))
+    assert [value["n"] for _, value in records(broker, late.topic)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_process_killed_around_its_commit_sends_each_row_once(
+    broker: Settings, followed: FollowedTable, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    from kafka import KafkaProducer
+
+    commit = KafkaProducer.commit_transaction
+
+    def dies(producer: KafkaProducer) -> None:
+        if is_committed:
+            commit(producer)
+        raise KeyboardInterrupt
+
+    copy = new_copy(broker)
+    followed.put(("a", 1, None))
+    followed.follow(copy)
+    followed.put(("a", 2, None), ("b", 2, None))
+    with monkeypatch.context() as killed:
+        killed.setattr(KafkaProducer, "commit_transaction", dies)
+        with pytest.raises(KeyboardInterrupt):
+            followed.step(copy)
+    followed.follow(again(copy))
+    assert sorted((key, value["n"]) for key, value in records(broker, copy.topic)) == [
+        (key_of("a"), 1), (key_of("a"), 2), (key_of("b"), 2)
+    ]  # fmt: skip
+
+
+def test_a_row_that_cannot_be_written_is_refused(broker: Settings, followed: FollowedTable) -> None:
+    refused: list[Refused] = []
+    copy = new_copy(broker, refused)
+    followed.put_far("far")
+    followed.put(("near", 1, None))
+    followed.follow(copy)
+    assert [row.key for row in refused] == [key_of("far")]
+    assert [key for key, value in records(broker, copy.topic) if value] == [key_of("near")]
+
+
+def test_a_broker_that_does_not_answer_is_named(followed: FollowedTable) -> None:
+    nowhere = Settings(bootstrap=f"127.0.0.1:{free_port()}")
+    with pytest.raises(BrokerUnreachable, match=nowhere.bootstrap):
+        NewestValues(nowhere, "plant.hours").look()
+
+
+def test_a_topic_that_is_declared_is_no_output(tmp_path: Path) -> None:
+    topic = '"""Readings."""\nfrom tables import Topic\n\nTOPIC = Topic(schema={"s": "string", "at": "timestamp"},\n'
+    topic += '    event_time="at", message_key="s", dedup_keys=["s"])\n'
+    table = '"""Sums."""\nfrom tables import F, table, to_topic\n\n\n@table(outputs=[to_topic("readings")])\n'
+    table += 'def sums(readings):\n    return readings.groupBy("s").agg(F.count("*").alias("n"))\n'
+    found = load(written(tmp_path, {"plant/readings.py": topic, "plant/sums.py": table}))
+    assert "the output readings is a declared topic" in str(found.faults["plant.sums"])
+
+
+def test_another_broker_is_a_destination(followed: FollowedTable, tmp_path: Path) -> None:
+    file = tmp_path / "destinations"
+    file.write_text("there = kafka://other:9092\nreports = postgresql://db/x\n")
+    file.chmod(0o600)
+    lake = Lake(replace(followed.lake.settings, destinations=str(file)))
+    copy = open_target(lake, followed.table, to_topic("hours", destination="there"))
+    assert isinstance(copy, CompactedCopy)
+    assert (copy.settings.bootstrap, copy.topic) == ("other:9092", "plant.hours")
+    with pytest.raises(BadSetting, match=r"expected kafka://\.\.\."):
+        open_target(lake, followed.table, to_topic("hours", destination="reports"))
+
+
+@pytest.mark.usefixtures("small_pages")
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events=st.lists(EVENTS, max_size=8))
+def test_a_topic_equals_its_table_whatever_happens(broker: Settings, events: list[tuple[str, Any]]) -> None:
+    with TemporaryDirectory() as home:
+        run_events(FollowedTable(Lake(Settings(home=Path(home) / "home"))), new_copy(broker), events)
