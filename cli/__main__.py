@@ -25,8 +25,8 @@ from cli.commands import (
     recapture_command,
     recover_command,
     run_commands,
-    send_command,
     spark_shell_command,
+    topic_commands,
     traffic_command,
 )
 from cli.console import INTERRUPTED, READER_GONE, OutputMode, err, print_error
@@ -40,7 +40,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         platform_commands.status,
         platform_commands.doctor,
         demo_command.demo,
-        send_command.send,
+        topic_commands.send,
+        topic_commands.work,
         traffic_command.traffic,
     ),
     "Look at the data": (

@@ -51,7 +51,7 @@ ORDER = (
     ("tables/refresh",),
     ("outputs",),
     ("outputs/targets",),
-    ("outputs/follow",),
+    ("outputs/follow", "outputs/work"),
     ("streaming/query", "batch/ledgers", "batch/capture", "intake"),
     ("streaming/ingest", "streaming/maintain", "batch"),
     ("streaming", "batch/audit"),

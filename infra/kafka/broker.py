@@ -120,6 +120,8 @@ def properties(settings: Settings) -> dict[str, object]:
         "num.io.threads": 4,
         "offsets.topic.num.partitions": 4,
         "offsets.topic.replication.factor": 1,
+        # Else a group without members loses its positions after seven days, and reads all again.
+        "offsets.retention.minutes": (1 << 31) - 1,
         "transaction.state.log.num.partitions": 4,
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,

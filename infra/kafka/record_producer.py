@@ -17,11 +17,12 @@ FAREWELL_S = 30
 
 
 @contextmanager
-def producing(settings: Settings, *, outage_s: int) -> Iterator[KafkaProducer]:
+def producing(settings: Settings, *, outage_s: int, most_bytes: int = 1 << 20) -> Iterator[KafkaProducer]:
     """Opens an idempotent producer that outlasts a restart of the broker without loss, repetition or reordering.
 
     Args:
         outage_s: how long the broker may be away before records are given up.
+        most_bytes: the size of the largest record.
 
     Raises:
         BrokerUnreachable: the broker does not answer at the start.
@@ -38,6 +39,7 @@ def producing(settings: Settings, *, outage_s: int) -> Iterator[KafkaProducer]:
             compression_type="lz4",
             linger_ms=5,
             batch_size=512 * 1024,
+            max_request_size=most_bytes,
             delivery_timeout_ms=outage_s * 1000,
             max_block_ms=outage_s * 1000,
             reconnect_backoff_max_ms=1_000,

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cli.commands.send_command import keyed
+from cli.commands.topic_commands import keyed
 from infra.settings import Settings
 from tables.declare import registry
 from tests.cli.conftest import Cli
@@ -104,3 +104,36 @@ def test_lines_are_acknowledged_on_a_topic_that_was_not_there(
         (b"d1", None),
     ]
     assert ran.out == f"3 records acknowledged: partition {found[0].partition} at 0-2\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["departures", "--", "true"], "--name='' cannot name a queue."),
+        (["departures", "--name", "Mails/2", "--", "true"], "--name='Mails/2' cannot name a queue."),
+        (["departures", "--name", "mails"], "No command."),
+        (["departures", "--name", "mails", "--", "no-such-program"], "'no-such-program' is no program"),
+        (["departures", "--name", "mails", "--workers", "0", "--", "true"], "Invalid value for"),
+        (["departures", "--name", "mails", "--deliveries", "0", "--", "true"], "Invalid value for"),
+        (["departures", "--name", "mails", "--timeout", "soon", "--", "true"], "--timeout='soon': expected a length"),
+        (["departures", "--name", "mails", "--timeout", "0 seconds", "--", "true"], "--timeout='0 seconds'"),
+    ],
+)
+def test_a_wrong_argument_of_a_queue_is_refused_before_anything_starts(cli: Cli, words: list[str], says: str) -> None:
+    ran = cli("work", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert says in ran.err
+
+
+@pytest.mark.platform
+def test_a_queue_over_a_topic_that_is_not_there_is_refused(
+    cli: Cli, broker: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TWOFOLD_BOOTSTRAP", broker.bootstrap_servers)
+    ran = cli("work", "departure", "--name", "mails", "--", "true")
+    assert (ran.code, ran.out) == (2, "")
+    assert "There is no topic 'departure'." in ran.err
+    assert "Did you mean 'departures'?" in ran.err
+    long = cli("work", "departures", "--name", "m" * 250, "--", "true")
+    assert (long.code, long.out) == (2, "")
+    assert "Choose a shorter --name." in long.err

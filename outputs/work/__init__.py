@@ -1,0 +1,1 @@
+"""Hands the records of a topic to the processes of a command."""
