@@ -50,7 +50,7 @@ def declarations() -> str:
     from quality import rules
     from tables.declare import spark_names
     from tables.declare.functions import bloom_filters, event_patterns, stored_searches
-    from tables.declare.outputs import postgres_output, search_output
+    from tables.declare.outputs import postgres_output, search_output, webhook_output
     from tables.declare.table import Parameters, Strategy, Table
     from tables.declare.topic import DeviceClock, Topic
 
@@ -91,7 +91,15 @@ def declarations() -> str:
         "## Rules\n\n`from tables import ...`. Null keeps every rule except `not_null`, as with CHECK in SQL; "
         "an empty table keeps all.\n\n" + table(["rule", "kept when", "on topics", "on tables"], rows) + "\n"
     )
-    for module in (spark_names, event_patterns, bloom_filters, stored_searches, postgres_output, search_output):
+    for module in (
+        spark_names,
+        event_patterns,
+        bloom_filters,
+        stored_searches,
+        postgres_output,
+        search_output,
+        webhook_output,
+    ):
         functions = [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == module.__name__]
         for function in functions:
             if not function.__name__.startswith("_"):

@@ -11,6 +11,7 @@ from tables.declare.functions.event_patterns import RECORD, Event, Match, find_m
 from tables.declare.functions.stored_searches import search_matches, search_terms
 from tables.declare.outputs.postgres_output import to_postgres
 from tables.declare.outputs.search_output import to_search
+from tables.declare.outputs.webhook_output import to_webhook
 from tables.declare.record_fields import field, header, key
 from tables.declare.sources.captured_topic import changes_of, outbox_of
 from tables.declare.sources.webhook_topic import from_webhook
@@ -59,5 +60,6 @@ __all__ = [
     "times_then",
     "to_postgres",
     "to_search",
+    "to_webhook",
     "unique",
 ]
