@@ -50,7 +50,7 @@ def declarations() -> str:
     from quality import rules
     from tables.declare import spark_names
     from tables.declare.functions import bloom_filters, event_patterns, stored_searches
-    from tables.declare.outputs import postgres_output, search_output, topic_output
+    from tables.declare.outputs import postgres_output, search_output, topic_output, webhook_output
     from tables.declare.table import Parameters, Strategy, Table
     from tables.declare.topic import DeviceClock, Topic
 
@@ -99,6 +99,7 @@ def declarations() -> str:
         postgres_output,
         search_output,
         topic_output,
+        webhook_output,
     ):
         functions = [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == module.__name__]
         for function in functions:

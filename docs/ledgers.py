@@ -136,15 +136,15 @@ LEDGERS: Mapping[str, Ledger] = {
         },
     ),
     "ledger.refused": Ledger(
-        row_per="row of a table that the copy of an output cannot have",
-        written="before the copy goes on without the row",
+        row_per="row of a table that an output cannot have, or whose change the receiver of a webhook refused",
+        written="before the output goes on without the row",
         columns={
             "table": _TABLE,
             "output": "name of the output",
-            "key": "JSON: the key of the row, as the copy would have it in `_key`",
+            "key": "JSON: the key of the row, as a copy would have it in `_key`",
             "version": "version of the table that has the row",
             "recorded_at": _RECORDED,
-            "reason": "the answer of what holds the copy",
+            "reason": "the answer of what holds the copy, or of the receiver",
         },
     ),
 }

@@ -61,6 +61,11 @@ class Settings:
         "file of lines `name = address` with the addresses of destinations of outputs, which only its owner can read; "
         "empty: none",
     )
+    webhook_networks: str = _setting(
+        "",
+        "networks such as `127.0.0.0/8, 10.1.0.0/16` in which outputs may call receivers, also without TLS; elsewhere "
+        "an address must be public and the URL begin with `https://`",
+    )
     connect_port: int = _setting(18083, "port of the supervised Kafka Connect's REST interface")
     webhook_port: int = _setting(18084, "port of the receiver of webhooks, if a topic is declared `from_webhook`")
     webhook_secrets: str = _setting(

@@ -60,9 +60,7 @@ def next_step(lake: Lake, table: Table, output: Output, position: Position | Non
         return None
     view = View.declared(table, output)
     # Before the version: what has closed by then is final in that version.
-    watermark_ms = Checkpoint.of_table(lake.settings, table).watermark_ms() if view.closes_at else None
-    earlier_ms = position.closed_ms if position is not None else None
-    closed_ms = max((ms for ms in (watermark_ms, earlier_ms) if ms is not None), default=None)
+    closed_ms = closed_by_now(lake, table, view, position)
     version = lake.version(table.full_name)
     commit = lake.commit_digest(table.full_name, version)
     now = Position(definition=view.definition, table_id="", version=version, commit=commit, closed_ms=closed_ms)
@@ -70,7 +68,9 @@ def next_step(lake: Lake, table: Table, output: Output, position: Position | Non
         return None
     opened = lake.open(table.full_name, version)
     now = replace(now, table_id=str(opened.metadata().id))
-    reader = _Reader(lake, table.full_name, position, now, opened)
+    reader = _Reader(lake, table.full_name, position, now, opened, by_commit=not output.is_read)
+    if position is None and output.begin == "now":
+        return Step(changes=no_changes(view, opened), before=None, after=now)
     if position is None:
         nothing = replace(now, version=NOTHING, commit="", closed_ms=None)
         return Step(changes=no_changes(view, opened), before=None, after=reader.heading_from(nothing))
@@ -83,6 +83,13 @@ def next_step(lake: Lake, table: Table, output: Output, position: Position | Non
     return Step(changes=no_changes(view, opened), before=reader.position, after=reader.heading_from(position))
 
 
+def closed_by_now(lake: Lake, table: Table, view: View, position: Position | None) -> int | None:
+    """Returns the time by which rows have closed, which never goes back; None: no row has, or all are shown."""
+    watermark_ms = Checkpoint.of_table(lake.settings, table).watermark_ms() if view.closes_at else None
+    earlier_ms = position.closed_ms if position is not None else None
+    return max((ms for ms in (watermark_ms, earlier_ms) if ms is not None), default=None)
+
+
 @dataclass(frozen=True)
 class _Reader:
     """Reads differences between positions of one table.
@@ -91,6 +98,7 @@ class _Reader:
         position: of the copy.
         now: that of the newest version.
         opened: the table at that version.
+        by_commit: a step by the change feed has the rows of one commit.
     """
 
     lake: Lake
@@ -98,13 +106,14 @@ class _Reader:
     position: Position | None
     now: Position
     opened: DeltaTable
+    by_commit: bool
 
     def heading_from(self, position: Position) -> Position:
         """Returns a position before the first page of a way to the newest version."""
         rows = [int(self.opened.count())]
         if position.table_id == self.now.table_id and position.version != NOTHING:
             try:
-                rows.append(int(_open(self.lake, self.name, position.version).count()))
+                rows.append(int(open_at(self.lake, self.name, position.version).count()))
             except ChangesGone:
                 position = position.unknown()
         return position.towards(self.now, max(1, ceil(max(rows) / MOST_ROWS)))
@@ -121,7 +130,7 @@ class _Reader:
             return None
         view = View.parsed(now.definition)
         try:
-            old = _open(self.lake, self.name, before.version)
+            old = open_at(self.lake, self.name, before.version)
             if pa.schema(old.schema()) != pa.schema(self.opened.schema()):
                 return None
             through, versions = self._commits(before.version)
@@ -140,7 +149,7 @@ class _Reader:
         return Step(changes=changes, before=before, after=now)
 
     def _commits(self, after: int) -> tuple[int, list[int]]:
-        """Returns the last version of the next commits that change few enough rows, and the ones that change some."""
+        """Returns the last version of the next commits of a step, and the ones that change rows."""
         through, versions, changed = after, [], 0
         for commit in self.lake.commits(self.name, after, self.now.version):
             if commit.changes:
@@ -149,6 +158,8 @@ class _Reader:
                     break
                 versions.append(commit.version)
             through = commit.version
+            if versions and self.by_commit:
+                break
         return through, versions
 
     def _sides(self, view: View, before: Position, now: Position, versions: list[int]) -> tuple[pa.Table, pa.Table]:
@@ -163,7 +174,7 @@ class _Reader:
             if before.closed_ms is not None:
                 # The bounds of files are cut to the millisecond; both views get what closed within it.
                 condition += f" AND {column} >= {DATAFUSION.moment(kind, before.closed_ms)}"
-            closing = select(_open(self.lake, self.name, now.version), schema.names, condition)
+            closing = select(open_at(self.lake, self.name, now.version), schema.names, condition)
             for side in (old, new):
                 closing = matching(closing, side, view.key, "ANTI")
             old, new = pa.concat_tables([old, closing]), pa.concat_tables([new, closing])
@@ -202,7 +213,7 @@ def page_of(lake: Lake, name: str, at: Position, page: int, pages: int) -> pa.Ta
     Raises:
         ChangesGone: that version of the table cannot be read any more.
     """
-    view, opened = View.parsed(at.definition), _open(lake, name, at.version)
+    view, opened = View.parsed(at.definition), open_at(lake, name, at.version)
     schema = pa.schema(opened.schema())
     columns = view.reads(schema)
     with naming_what_is_gone(name, at.version, at.version):
@@ -211,7 +222,12 @@ def page_of(lake: Lake, name: str, at: Position, page: int, pages: int) -> pa.Ta
     return view.rows(found.cast(pa.schema([schema.field(column) for column in columns])), at.closed_ms)
 
 
-def _open(lake: Lake, name: str, version: int) -> DeltaTable:
+def open_at(lake: Lake, name: str, version: int) -> DeltaTable:
+    """Opens a version of a table.
+
+    Raises:
+        ChangesGone: its log does not have that version any more.
+    """
     with naming_what_is_gone(name, version, version):
         try:
             return lake.open(name, version)

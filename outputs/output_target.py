@@ -31,4 +31,7 @@ class Target(Protocol):
 
         Args:
             schema: of the view; a column that the copy has not, or with another type, is null.
+
+        Raises:
+            ChangesGone: what was sent cannot be read.
         """

@@ -27,6 +27,7 @@ class OutputReport:
         version: of the table, that the copy shows; None: it is not known, or nothing was sent yet.
         behind: versions of the table that the copy does not show; None as `version`.
         behind_s: seconds since the first of them; None: it shows all, or that is not known.
+        waiting: changes that its receiver does not have yet.
         refused: rows that it could not have, in all.
         error: why it does not go on; empty while it does.
     """
@@ -38,6 +39,7 @@ class OutputReport:
     version: int | None
     behind: int | None
     behind_s: float | None
+    waiting: int
     refused: int
     error: str
 
@@ -52,22 +54,33 @@ def output_reports(lake: Lake, registry: Registry, now: datetime) -> list[Output
     reports = []
     for table, output in declared:
         name, full_name = output.name_for(table.name), table.full_name
-        known = StateFile(lake.settings, full_name, name).read()
+        known, queue = _states(lake.settings, full_name, name)
         behind, behind_s = _lag(lake, full_name, known.version, now)
         reports.append(
             OutputReport(
                 table=full_name,
                 output=name,
                 kind=output.kind,
-                state=_state(known, behind, runs=runs),
+                state=_state(known, queue.waiting, behind, runs=runs),
                 version=known.version,
                 behind=behind,
                 behind_s=behind_s,
+                waiting=queue.waiting,
                 refused=refused[full_name, name],
-                error=known.error,
+                error=_error(known, queue),
             )
         )
     return reports
+
+
+def _states(settings: Settings, table: str, name: str) -> tuple[OutputState, OutputState]:
+    """Returns the state of an output, and that of the queue before its receiver."""
+    return StateFile(settings, table, name).read(), StateFile(settings, table, name, of_queue=True).read()
+
+
+def _error(known: OutputState, queue: OutputState) -> str:
+    waits = f"{queue.waiting:,} changes wait: {queue.error}" if queue.error else ""
+    return "; ".join(filter(None, (known.error, waits)))
 
 
 def _lag(lake: Lake, table: str, version: int | None, now: datetime) -> tuple[int | None, float | None]:
@@ -83,13 +96,15 @@ def _lag(lake: Lake, table: str, version: int | None, now: datetime) -> tuple[in
     return behind, max(0.0, ((epoch_ms(now) or 0) - first.timestamp_ms) / 1000)
 
 
-def _state(known: OutputState, behind: int | None, *, runs: bool) -> str:
+def _state(known: OutputState, waiting: int, behind: int | None, *, runs: bool) -> str:
     if known.error:
         return "failed"
     if not runs:
         return "does not run"
     if known.pages:
         return f"page {known.page + 1} of {known.pages}"
+    if waiting:
+        return "waits for its receiver"
     return "has not begun" if behind is None else "follows" if behind else "shows all"
 
 
@@ -99,7 +114,7 @@ def outputs_finding(settings: Settings, registry: Registry) -> list[Finding]:
     failed = {
         f"{table.full_name}: {name}": error
         for table, output in declared
-        if (error := StateFile(settings, table.full_name, name := output.name_for(table.name)).known())
+        if (error := _error(*_states(settings, table.full_name, name := output.name_for(table.name))))
     }
     if not declared:
         return []

@@ -12,6 +12,7 @@ from tables.declare.functions.stored_searches import search_matches, search_term
 from tables.declare.outputs.postgres_output import to_postgres
 from tables.declare.outputs.search_output import to_search
 from tables.declare.outputs.topic_output import to_topic
+from tables.declare.outputs.webhook_output import to_webhook
 from tables.declare.record_fields import field, header, key
 from tables.declare.sources.captured_topic import changes_of, outbox_of
 from tables.declare.sources.webhook_topic import from_webhook
@@ -61,5 +62,6 @@ __all__ = [
     "to_postgres",
     "to_search",
     "to_topic",
+    "to_webhook",
     "unique",
 ]

@@ -50,11 +50,11 @@ def outputs(context: typer.Context, as_json: Json = False) -> None:
 
 def outputs_table(found: Sequence[OutputReport]) -> RenderableType:
     """Lays outputs out for people."""
-    numbers = ["version", "behind", "for", "refused"]
-    lines = [
-        (f"{o.table}: {o.output}", o.kind, o.state, o.version, o.behind, shown_duration(o.behind_s), o.refused)
-        for o in found
-    ]
+    numbers = ["version", "behind", "for", "waiting", "refused"]
+    lines = []
+    for o in found:
+        values = (o.version, o.behind, shown_duration(o.behind_s), o.waiting, o.refused)
+        lines.append((f"{o.table}: {o.output}", o.kind, o.state, *values))
     return make_table("Outputs", ["output", "kind", "state", *numbers], lines, right=numbers, spare=["kind"])
 
 
@@ -69,7 +69,7 @@ def chosen_output(declared: Table, name: str, kind: type[Output]) -> Output:
         one = "output" if kind is Output else f"output to_{kind.kind}"
         raise BadArgument(
             f"{declared.full_name} has no {one}.",
-            hint="A table declares them: outputs=[to_postgres(), to_search(text=[...])].",
+            hint="A table declares them: outputs=[to_postgres(), to_search(text=[...]), to_webhook(...)].",
         )
     if (name or len(outputs) > 1) and name not in outputs:
         shown = f"no output {name!r}" if name else f"{len(outputs)} outputs"
@@ -86,8 +86,9 @@ def resend(
         typer.Option(
             "--from",
             metavar="N|now",
-            help="now: the copy is compared with the table, and gets what differs. N: each row that changed since "
-            "version N of the table is sent again, whether the copy has it or not.",
+            help="now: the copy is compared with the table, and gets what differs; a webhook skips what changed "
+            "before. N: each row that changed since version N of the table is sent again, whether the copy has it or "
+            "not; a webhook sends the commits after N once more.",
         ),
     ],
     output: OutputName = "",
@@ -96,20 +97,38 @@ def resend(
     from infra.delta.lake import Lake
     from outputs.resend import resend_all, resend_from
     from outputs.targets.open_target import open_target
+    from outputs.targets.webhook_queue import WebhookQueue
     from tables.declare.registry import load
 
     declared = load().find_table(table)
     chosen = chosen_output(declared, output, Output)
     if start != "now" and not start.isdecimal():
         raise BadArgument(f"--from {start}: expected a version of the table, or now.")
-    lake = Lake(Settings.from_environment())
+    lake, version = Lake(Settings.from_environment()), None if start == "now" else int(start)
     target = open_target(lake, declared, chosen)
-    if start == "now":
+    if isinstance(target, WebhookQueue):
+        after = target.resume(lake, declared, chosen, version)
+        out.print(f"{declared.full_name}: what changed after version {after} is sent next; ./twofold outputs shows it.")
+    elif version is None:
         resend_all(target, lake, declared)
         out.print(f"{declared.full_name}: the copy is compared with the table next; ./twofold outputs shows it.")
     else:
-        rows = resend_from(target, lake, declared, int(start))
+        rows = resend_from(target, lake, declared, version)
         out.print(f"{declared.full_name}: {rows:,} rows were sent again.")
+
+
+@app.command()
+def retry(table: TableName, output: OutputName = "") -> None:
+    """Send the changes of TABLE again that the receiver of a webhook has refused."""
+    from infra.delta.lake import Lake
+    from outputs.targets.open_target import open_queue
+    from tables.declare.outputs.webhook_output import WebhookOutput
+    from tables.declare.registry import load
+
+    declared = load().find_table(table)
+    chosen = chosen_output(declared, output, WebhookOutput)
+    changes = open_queue(Lake(Settings.from_environment()), declared, chosen).retry()
+    out.print(f"{declared.full_name}: {changes:,} refused changes wait again.")
 
 
 def search(

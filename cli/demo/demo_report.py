@@ -165,7 +165,10 @@ def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mappi
         topics=[account_of_topic(analyst, settings, topic, bounds[topic.full_name]) for topic in topics],
         tables=tables,
         copies=[
-            account_of_copy(lake, table, output) for table in registry.in_order(domain) for output in table.outputs
+            account_of_copy(lake, table, output)
+            for table in registry.in_order(domain)
+            for output in table.outputs
+            if output.is_read
         ],
     )
 

@@ -1,10 +1,11 @@
-"""Checks signatures of webhooks, by Standard Webhooks or as GitHub computes them."""
+"""Signs webhooks by Standard Webhooks, and checks signatures, also those that GitHub computes."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Literal
 
 Scheme = Literal["standard", "github"]
@@ -14,6 +15,19 @@ SIGNED_BY: Mapping[Scheme, tuple[str, ...]] = {
     "github": (GITHUB_SIGNATURE,),
 }
 """Scheme -> the headers that a signature needs."""
+
+
+def signed_headers(secrets: Sequence[str], id: str, at_s: float, body: str) -> dict[str, str]:
+    """Returns the headers of a webhook that is signed with each of the secrets.
+
+    Args:
+        id: the same whenever it is sent again.
+        at_s: the time of this try, seconds since 1970.
+    """
+    from standardwebhooks.webhooks import Webhook
+
+    signed = [Webhook(secret).sign(id, datetime.fromtimestamp(at_s, UTC), body) for secret in secrets]
+    return dict(zip(SIGNED_BY["standard"], (id, str(int(at_s)), " ".join(signed)), strict=True))
 
 
 def signature_fault(scheme: Scheme, secrets: Sequence[str], headers: Mapping[str, str], body: bytes) -> str:

@@ -26,6 +26,7 @@ class OutputState:
         page, pages: how many pages of the way to a newer version are there, and of how many; 0 of 0: no such way.
         rows: how many the last step changed that changed some.
         sent_at: when that was.
+        waiting: changes that its receiver does not have yet.
         error: why it does not go on; empty while it does.
         failed_at: when it last failed with that error.
     """
@@ -35,6 +36,7 @@ class OutputState:
     pages: int = 0
     rows: int = 0
     sent_at: datetime | None = None
+    waiting: int = 0
     error: str = ""
     failed_at: datetime | None = None
 
@@ -44,10 +46,11 @@ class StateFile:
 
     Args:
         output: its name.
+        of_queue: the state of what sends the changes that wait, which goes on by itself.
     """
 
-    def __init__(self, settings: Settings, table: str, output: str) -> None:
-        self._file: Path = settings.home / "outputs" / f"{table}.{output}.json"
+    def __init__(self, settings: Settings, table: str, output: str, *, of_queue: bool = False) -> None:
+        self._file: Path = settings.home / "outputs" / f"{table}.{output}{'.queue' if of_queue else ''}.json"
         self._lock = threading.Lock()
 
     def read(self) -> OutputState:
@@ -65,6 +68,10 @@ class StateFile:
         if error is not None or self.known():
             failed_at = None if error is None else datetime.now(UTC)
             self._update({"error": "" if error is None else str(error), "failed_at": failed_at})
+
+    def note_waiting(self, number: int, answer: str) -> None:
+        """Records how many changes wait, and why the receiver does not take one of them."""
+        self._update({"waiting": number, "error": answer})
 
     def note_position(self, position: Position | None, rows: int = 0) -> None:
         """Records where the copy is, and how many rows the step changed that led there."""

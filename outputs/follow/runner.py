@@ -14,8 +14,10 @@ from infra.process.kept_running import KeptRunning, stop_on_signal
 from infra.process.polling_thread import PollingThread
 from outputs.follow.output_state import StateFile
 from outputs.next_step import next_step
-from outputs.targets.open_target import open_target
+from outputs.targets.open_target import open_queue, open_sender, open_target
+from outputs.targets.webhook_queue import WebhookQueue
 from tables.declare.outputs.output import Output
+from tables.declare.outputs.webhook_output import WebhookOutput
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 
@@ -55,7 +57,7 @@ def run(settings: Settings, registry: Registry) -> None:
                 f"Another process moves the outputs of {settings.home}.", hint="`./twofold status` shows it."
             )
         lake = Lake(settings)
-        kept = [_kept(lake, table, output) for table, output in declared_outputs(registry)]
+        kept = [one for table, output in declared_outputs(registry) for one in _kept(lake, table, output)]
         while not stop.wait(_LOOK_S):
             for output in kept:
                 output.keep()
@@ -63,15 +65,30 @@ def run(settings: Settings, registry: Registry) -> None:
             output.stop()
 
 
-def _kept(lake: Lake, table: Table, output: Output) -> KeptRunning:
+def _kept(lake: Lake, table: Table, output: Output) -> Iterator[KeptRunning]:
     name = output.name_for(table.name)
     state = StateFile(lake.settings, table.full_name, name)
-    return KeptRunning(f"{table.full_name}: {name}", partial(_start, lake, table, output, state), None, state)
+    yield KeptRunning(f"{table.full_name}: {name}", partial(_start, lake, table, output, state), None, state)
+    if isinstance(output, WebhookOutput):
+        waiting = StateFile(lake.settings, table.full_name, name, of_queue=True)
+        start = partial(_start_sending, lake, table, output, waiting)
+        yield KeptRunning(f"{table.full_name}: {name}, sending", start, None, waiting)
 
 
 def _start(lake: Lake, table: Table, output: Output, state: StateFile) -> PollingThread:
     follower = Follower(lake, table, output, state)
     return PollingThread(f"output {table.full_name}", follower.step, idle_s=_IDLE_S)
+
+
+def _start_sending(lake: Lake, table: Table, output: WebhookOutput, state: StateFile) -> PollingThread:
+    queue, sender = open_queue(lake, table, output), open_sender(lake, table, output)
+
+    def step() -> bool:
+        has_sent = sender.step(time.time())
+        state.note_waiting(*queue.waiting())
+        return has_sent
+
+    return PollingThread(f"webhook {table.full_name}", step, idle_s=_IDLE_S)
 
 
 class Follower:
@@ -91,6 +108,8 @@ class Follower:
             self._position = target.position()
             self._looked_at = time.monotonic()
             self._state.note_position(self._position)
+        if isinstance(target, WebhookQueue) and not target.has_room():
+            return False
         step = next_step(self._lake, self._table, self._output, self._position, target)
         if step is None:
             return False

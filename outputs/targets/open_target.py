@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from infra.delta.lake import Lake
 from infra.errors import BadSetting
 from infra.postgres.database_connection import parsed_address, supervised_address
 from infra.private_file import destination
+from infra.webhooks.public_address import allowed_networks
+from infra.webhooks.signatures import secret_fault
 from outputs.output_target import Target
 from outputs.position import Position
 from outputs.refused_rows import Refused, record_refused
 from outputs.targets.compacted_copy import CompactedCopy
 from outputs.targets.postgres_copy import PostgresCopy
 from outputs.targets.search_index import SearchIndex
+from outputs.targets.webhook_queue import WebhookQueue
 from tables.declare.outputs.output import Output
 from tables.declare.outputs.search_output import SearchOutput
 from tables.declare.outputs.topic_output import TopicOutput
+from tables.declare.outputs.webhook_output import WebhookOutput
 from tables.declare.table import Table
+
+if TYPE_CHECKING:
+    from outputs.targets.webhook_sender import WebhookSender
 
 DATABASE = "outputs"
 """The database of the supervised server that has copies without a destination."""
@@ -30,6 +41,9 @@ def open_target(lake: Lake, table: Table, output: Output) -> Target:
     Raises:
         BadSetting: its destination has no address, or one of another kind.
     """
+    if isinstance(output, WebhookOutput):
+        _receiver(lake, table, output)
+        return open_queue(lake, table, output)
     name = output.name_for(table.name)
 
     def note(refused: Sequence[Refused], after: Position) -> None:
@@ -63,3 +77,43 @@ def _address(lake: Lake, table: Table, output: Output, scheme: str) -> str:
             hint=f"Write it as {scheme}{_FORMS[scheme]}.",
         )
     return address.removeprefix(scheme)
+
+
+def open_queue(lake: Lake, table: Table, output: Output) -> WebhookQueue:
+    """Returns the queue of a webhook."""
+    name = output.name_for(table.name)
+
+    def note(refused: Sequence[Refused], version: int) -> None:
+        record_refused(lake, table.full_name, name, version, refused)
+
+    file = lake.settings.home / "outputs" / f"{table.full_name}.{name}.sqlite"
+    return WebhookQueue(file=file, table=table.full_name, note_refused=note)
+
+
+def open_sender(lake: Lake, table: Table, output: WebhookOutput) -> WebhookSender:
+    """Returns what sends the changes of a webhook's queue; the address is read whenever some are sent.
+
+    Raises:
+        BadSetting: what is allowed is no network.
+    """
+    from outputs.targets.webhook_sender import WebhookSender
+
+    receiver = partial(_receiver, lake, table, output)
+    return WebhookSender(open_queue(lake, table, output), receiver, allowed_networks(lake.settings.webhook_networks))
+
+
+def _receiver(lake: Lake, table: Table, output: WebhookOutput) -> tuple[str, Sequence[str]]:
+    """Returns the URL of a receiver and its secrets, which no error shows."""
+    url, *secrets = destination(lake.settings, output.destination).split()
+    faults = [f"its secret cannot be used: {fault}" for one in secrets if (fault := secret_fault("standard", one))]
+    if not secrets:
+        faults.append("its secret is missing")
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme in ("https", "http") and parts.hostname and parts.port != 0 and not faults:
+            return url, secrets
+    raise BadSetting(
+        f"The destination {output.destination!r} of {table.full_name}: "
+        f"{(faults or ['expected a URL that begins with https://'])[0]}.",
+        hint=f"Write it as `{output.destination} = https://host/path whsec_...`.",
+    )

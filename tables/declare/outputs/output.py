@@ -21,14 +21,18 @@ class Output:
         columns: None: all of the table.
         where: rules; the copy has the rows that keep all of them.
         when: `changed`: rows as they are now; `closed`: those alone that have closed.
+        is_read: what was sent can be read; else each commit is sent by itself, and what is lost must be asked for.
+        begin: `all`: a new output sends all rows first; `now`: only what changes from then on.
     """
 
     kind: ClassVar[str]
+    is_read: ClassVar[bool] = True
     name: str = ""
     destination: str = ""
     columns: Sequence[str] | None = None
     where: Sequence[Rule] = ()
     when: Literal["changed", "closed"] = "changed"
+    begin: Literal["now", "all"] = "all"
 
     def __post_init__(self) -> None:
         for parameter, value in (("name", self.name), ("destination", self.destination)):

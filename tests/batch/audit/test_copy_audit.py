@@ -13,6 +13,7 @@ from batch.audit.table_audit import AuditReport
 from infra.delta.lake import Lake
 from infra.errors import UnexplainedDifference
 from outputs.targets.open_target import open_target
+from tables import to_webhook
 from tests.infra.conftest import free_port
 from tests.outputs.followed_table import FollowedTable, hour
 from tests.support.postgres import Server
@@ -33,6 +34,11 @@ def followed(postgres: Server, tmp_path: Path) -> FollowedTable:
 def audited(followed: FollowedTable, turn: Turn) -> AuditedCopy:
     [found] = audit_copies(followed.lake, [followed.table], turn)
     return found
+
+
+def test_a_webhook_has_no_copy_to_audit(lake: Lake) -> None:
+    followed = FollowedTable(lake, to_webhook("hook"))
+    assert audit_copies(lake, [followed.table], Turn()) == []
 
 
 def test_the_shares_of_a_copy_are_the_whole(followed: FollowedTable, postgres: Server) -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from infra.errors import BadDeclaration
 from quality.rules import RECORD_RULES, Rule
-from tables import between, expression, matches, not_null, one_of, to_postgres
+from tables import between, expression, matches, not_null, one_of, to_postgres, to_webhook
 from tables.declare.code_fingerprint import fingerprint
 from tests.plant import HOURS, plant
 from tests.tables.declared import TABLE_FILE, edited
 
-CLOSING = edited(HOURS, "from tables import F, table", "from tables import F, between, table, to_postgres")
+CLOSING = edited(HOURS, "from tables import F, table", "from tables import F, between, table, to_postgres, to_webhook")
 
 
 def hours(folder: Path, outputs: str) -> Any:
@@ -79,6 +79,26 @@ def test_a_parameter_that_is_wrong_by_itself_is_refused(given: dict[str, Any], m
     with pytest.raises(BadDeclaration) as refused:
         to_postgres(**given)
     assert message in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"destination": ""}, "to_webhook(destination=''): expected a name of the file of the setting destinations"),
+        ({"destination": "https://host/x"}, "expected a name of lower-case letters"),
+        ({"destination": "hook", "begin": "1"}, "to_webhook(begin='1'): expected 'now' or 'all'"),
+        ({"destination": "hook", "when": "done"}, "to_webhook(when='done'): expected 'changed' or 'closed'"),
+    ],
+)
+def test_a_parameter_of_a_webhook_that_is_wrong_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadDeclaration) as refused:
+        to_webhook(**given)
+    assert message in refused.value.message
+
+
+def test_a_webhook_has_the_name_of_its_destination(tmp_path: Path) -> None:
+    table = hours(tmp_path, '[to_postgres(), to_webhook("alerts"), to_webhook("alerts", name="calls")]')
+    assert [output.name_for("hours") for output in table.outputs] == ["hours", "alerts", "calls"]
 
 
 def test_a_column_that_postgresql_cannot_have_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,232 @@
+"""The queue of a webhook: changes wait in SQLite until the receiver has them; the position moves as they come in."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from infra.delta.delta_writer import BEFORE, CHANGE
+from infra.errors import BadArgument, ChangesGone, WriteConflict
+from outputs.next_step import closed_by_now, no_changes, open_at
+from outputs.position import Position
+from outputs.refused_rows import Refused
+from outputs.view import KEY, View
+from tables.refresh.json_values import to_json
+
+if TYPE_CHECKING:
+    from infra.delta.lake import Lake
+    from tables.declare.outputs.output import Output
+    from tables.declare.table import Table
+
+MOST_WAITING = 10_000
+"""As many waiting changes hold the reader of the table; one step can bring more."""
+_KEPT_VERSIONS = 100_000
+_TABLES = """
+CREATE TABLE IF NOT EXISTS position (one INTEGER PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS closed (table_id TEXT, version INTEGER, ms INTEGER, PRIMARY KEY (table_id, version));
+CREATE TABLE IF NOT EXISTS changes
+    (number INTEGER PRIMARY KEY, id TEXT UNIQUE, key TEXT, version INTEGER, body TEXT, tries INTEGER DEFAULT 0,
+     first_at REAL, answer TEXT DEFAULT '', refused INTEGER DEFAULT 0, due_at REAL);
+CREATE INDEX IF NOT EXISTS by_key ON changes (key, number) WHERE refused = 0;
+CREATE INDEX IF NOT EXISTS by_time ON changes (due_at) WHERE due_at IS NOT NULL
+"""
+"""Only the oldest change of a key that is not refused is due at some time."""
+_OLDEST_IS_DUE = (
+    "UPDATE changes SET due_at = 0 WHERE due_at IS NULL "
+    "AND number = (SELECT min(number) FROM changes WHERE key = ? AND refused = 0)"
+)
+
+
+class Change(NamedTuple):
+    """A change that waits.
+
+    Attributes:
+        id: the same whenever it is sent.
+        key: of the row, as JSON.
+        version: of the table.
+        tries: how often it was sent.
+        first_at: when it was first sent, seconds since 1970; None: never.
+        answer: why the last try failed.
+    """
+
+    id: str
+    key: str
+    version: int
+    body: str
+    tries: int
+    first_at: float | None
+    answer: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookQueue:
+    """The target of a webhook; each call opens the file.
+
+    Attributes:
+        file: the database of SQLite.
+        table: full name.
+        note_refused: called before changes are left out for good, with their version.
+    """
+
+    file: Path
+    table: str
+    note_refused: Callable[[Sequence[Refused], int], None]
+
+    def position(self) -> Position | None:
+        with self._transaction() as connection:
+            return _position(connection)
+
+    def has_room(self) -> bool:
+        """Whether it can get the changes of another step now."""
+        return self.waiting()[0] < MOST_WAITING
+
+    def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
+        at, refused = after.heading or after, []
+        with self._transaction() as connection:
+            if _position(connection) != before:
+                raise WriteConflict(f"{self.table}: another process has moved the queue {self.file.name}.")
+            connection.execute("INSERT OR REPLACE INTO position VALUES (0, ?)", [after.text])
+            if after.closed_ms is not None:
+                state = [after.table_id, after.version, after.closed_ms]
+                connection.execute("INSERT OR REPLACE INTO closed VALUES (?, ?, ?)", state)
+                connection.execute("DELETE FROM closed WHERE version < ?", [after.version - _KEPT_VERSIONS])
+            for number in range(len(changes)):
+                change = changes.slice(number, 1)
+                key = change[KEY][0].as_py()
+                try:
+                    body = _body(self.table, at.version, key, change)
+                except (ValueError, OverflowError) as error:  # a year that Python does not have
+                    refused.append(Refused(key=key, reason=str(error)))
+                    continue
+                # A change that is sent again comes after those that are sent again before it.
+                connection.execute(
+                    "INSERT OR REPLACE INTO changes (id, key, version, body) VALUES (?, ?, ?, ?)",
+                    [_id(at, key), key, at.version, body],
+                )
+                connection.execute(_OLDEST_IS_DUE, [key])
+            if refused:
+                self.note_refused(refused, at.version)
+        return len(refused)
+
+    def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
+        raise ChangesGone(
+            f"{self.table}: what changed after the last version that was sent cannot be known: that version is gone, "
+            "or the table was made again.",
+            hint=f"./twofold outputs resend {self.table} --from N sends what changed after version N, --from now "
+            "only what changes from now on.",
+            table=self.table,
+        )
+
+    def resume(self, lake: Lake, table: Table, output: Output, version: int | None) -> int:
+        """Goes on after a version of the table, whatever was sent; returns the version.
+
+        Args:
+            version: None: the newest.
+
+        Raises:
+            BadArgument: the table has no such version yet.
+            ChangesGone: it cannot be read any more.
+        """
+        before, view = self.position(), View.declared(table, output)
+        closed_ms = closed_by_now(lake, table, view, before)
+        newest = lake.version(self.table)
+        at = newest if version is None else version
+        if at > newest:
+            raise BadArgument(f"--from {at}: expected now, or a version up to {newest}, the newest of {self.table}.")
+        opened = open_at(lake, self.table, at)
+        id, commit = str(opened.metadata().id), lake.commit_digest(self.table, at)
+        if version is not None:
+            with self._transaction() as connection:
+                select = "SELECT ms FROM closed WHERE table_id = ? AND version <= ? ORDER BY version DESC LIMIT 1"
+                found = connection.execute(select, [id, at]).fetchone()
+            closed_ms = found[0] if found else before.closed_ms if before else None
+        after = Position(definition=view.definition, table_id=id, version=at, commit=commit, closed_ms=closed_ms)
+        self.send(no_changes(view, opened), before, after)
+        return at
+
+    def due(self, now: float, at_most: int) -> list[Change]:
+        """Returns changes to be sent, each the oldest of its key."""
+        columns = ", ".join(Change._fields)
+        with self._transaction() as connection:
+            select = f"SELECT {columns} FROM changes WHERE due_at <= ? ORDER BY due_at, number LIMIT ?"
+            return list(map(Change._make, connection.execute(select, [now, at_most])))
+
+    def accept(self, changes: Sequence[Change]) -> None:
+        """Removes changes that the receiver has."""
+        with self._transaction() as connection:
+            for change in changes:
+                connection.execute("DELETE FROM changes WHERE id = ?", [change.id])
+                connection.execute(_OLDEST_IS_DUE, [change.key])
+
+    def postpone(self, change: Change, due_at: float) -> None:
+        """Keeps a change that was tried, with the answer, until another try, if it is still the oldest of its key."""
+        with self._transaction() as connection:
+            state = [change.tries, change.first_at, change.answer, due_at, change.id]
+            kept = "UPDATE changes SET tries = ?, first_at = ?, answer = ?, due_at = ?"
+            connection.execute(f"{kept} WHERE id = ? AND due_at IS NOT NULL", state)
+
+    def refuse(self, changes: Sequence[Change]) -> None:
+        """Sets changes aside, so that later ones of their keys are sent; the ledger has them before."""
+        for version, some in groupby(sorted(changes, key=lambda c: c.version), lambda c: c.version):
+            self.note_refused([Refused(key=c.key, reason=c.answer) for c in some], version)
+        with self._transaction() as connection:
+            for change in changes:
+                connection.execute("UPDATE changes SET refused = 1, due_at = NULL WHERE id = ?", [change.id])
+                connection.execute(_OLDEST_IS_DUE, [change.key])
+
+    def retry(self) -> int:
+        """Queues the refused changes again, before the later ones of their keys; returns their number."""
+        with self._transaction() as connection:
+            keys = connection.execute("SELECT DISTINCT key FROM changes WHERE refused = 1").fetchall()
+            connection.executemany("UPDATE changes SET due_at = NULL WHERE key = ?", keys)
+            again = "UPDATE changes SET refused = 0, tries = 0, first_at = NULL, answer = '' WHERE refused = 1"
+            number = connection.execute(again).rowcount
+            connection.executemany(_OLDEST_IS_DUE, keys)
+        return number
+
+    def waiting(self) -> tuple[int, str]:
+        """Returns how many changes wait, and why the one that was tried most often does."""
+        with self._transaction() as connection:
+            [number] = connection.execute("SELECT count(*) FROM changes WHERE refused = 0").fetchone()
+            failing = "SELECT answer FROM changes WHERE due_at IS NOT NULL AND tries > 0 ORDER BY tries DESC LIMIT 1"
+            [answer] = connection.execute(failing).fetchone() or [""]
+        return number, answer
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self.file, timeout=60, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in _TABLES.split(";"):
+                connection.execute(statement)
+            yield connection  # what is not committed is rolled back when it closes
+            connection.execute("COMMIT")
+
+
+def _position(connection: sqlite3.Connection) -> Position | None:
+    found = connection.execute("SELECT text FROM position").fetchone()
+    return Position.parsed(found[0]) if found else None
+
+
+def _id(at: Position, key: str) -> str:
+    """Returns the id of a change: another one for each that a key can have, the same if the table is read again."""
+    parts = (at.table_id, at.version, at.definition, at.closed_ms, key)
+    return f"msg_{sha256(repr(parts).encode()).hexdigest()[:32]}"
+
+
+def _body(table: str, version: int, key: str, change: pa.Table) -> str:
+    [row] = change.to_pylist()
+    kind, names = row[CHANGE], [n for n in row if n not in (KEY, CHANGE) and not n.startswith(BEFORE)]
+    after: dict[str, Any] = {n: row[n] for n in names}
+    before = after if kind == "delete" else {n: row[BEFORE + n] for n in names}
+    head = to_json({"table": table, "version": version, "change": kind})
+    sides = to_json({"before": None if kind == "insert" else before, "after": None if kind == "delete" else after})
+    return f'{head[:-1]}, "key": {key}, {sides[1:]}'

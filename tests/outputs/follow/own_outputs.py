@@ -1,0 +1,13 @@
+"""The process of outputs for `plant.hours`, which has a webhook: `python -m tests.outputs.follow.own_outputs`."""
+
+from __future__ import annotations
+
+from infra.settings import Settings
+from outputs.follow import runner
+from tables import to_webhook
+from tables.declare.registry import Registry
+from tests.tables.declared import a_table
+
+if __name__ == "__main__":
+    table = a_table(primary_key=["k"], recompute_by=["k"], event_time="closes_at", outputs=[to_webhook("hook")])
+    runner.run(Settings.from_environment(), Registry({}, {table.full_name: table}))
