@@ -56,7 +56,7 @@ class TableChange:
         counts: of `RunResult`.
         digest: of the bytes of the stored rows.
         summary: of the difference, see `batch.plan.difference_summary`.
-        copies: output -> rows of its copy that change.
+        outputs: output -> rows of it that change.
     """
 
     table: str
@@ -77,7 +77,7 @@ class TableChange:
     counts: Mapping[str, int] = field(default_factory=dict)
     digest: str = ""
     summary: Mapping[str, Any] = field(default_factory=dict)
-    copies: Mapping[str, int] = field(default_factory=dict)
+    outputs: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def changed(self) -> int:

@@ -31,13 +31,13 @@ class Section:
 
 
 def sentence(change: TableChange) -> str:
-    """Writes how many rows of a table and of its copies change, and which are not in the plan as they are open."""
+    """Writes how many rows of a table and of its outputs change, and which are not in the plan as they are open."""
     closed_ms = None if change.is_below else change.info.get("watermark_ms")
     closed = f"{from_epoch_ms(int(closed_ms)):%Y-%m-%d %H:%M}" if closed_ms else ""
     left = f" Its stream computes the rows that close at {closed} or later." if closed else ""
-    changed = ", ".join(f"{name} {rows:,}" for name, rows in change.copies.items() if rows)
-    copies = f" Changed rows of its copies: {changed}." if changed else ""
-    return f"{change.table}: {_what(change)}.{left}{copies}"
+    changed = ", ".join(f"{name} {rows:,}" for name, rows in change.outputs.items() if rows)
+    outputs = f" Changed rows of its outputs: {changed}." if changed else ""
+    return f"{change.table}: {_what(change)}.{left}{outputs}"
 
 
 def _what(change: TableChange) -> str:

@@ -174,7 +174,7 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
         kept_rows = keep_rows(copy.lake.frame(copy.spark, name), kept)
     else:
         difference.rename(kept)
-        change = replace(change, copies=_copies(copy, declared, kept) if declared else {})
+        change = replace(change, outputs=_outputs(copy, declared, kept) if declared else {})
     evidence = Ledgers(copy.lake).evidence(name)
     runs = {str(commit.info["run"]) for commit in commits if "run" in commit.info}
     keep_evidence((record for run, record in evidence if run in runs), draft / f"{name}.evidence.jsonl")
@@ -188,8 +188,8 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     )
 
 
-def _copies(copy: Platform, table: Table, kept: Path) -> dict[str, int]:
-    """Counts the rows of each copy of a table that change."""
+def _outputs(copy: Platform, table: Table, kept: Path) -> dict[str, int]:
+    """Counts the rows of each output of a table that change."""
     closed_ms = Checkpoint.of_table(copy.lake.settings, table).watermark_ms() if table.outputs else None
     parts = ds.dataset(kept, format="parquet")
     return {

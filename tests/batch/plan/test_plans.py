@@ -100,7 +100,7 @@ def test_a_plan_says_what_it_changes_and_why(world: World) -> None:
     assert not list(Path(world.settings.lake_uri, "_copies").iterdir())
 
 
-def test_a_plan_says_how_many_rows_of_each_copy_change(world: World, tmp_path: Path) -> None:
+def test_a_plan_says_how_many_rows_of_each_output_change(world: World, tmp_path: Path) -> None:
     outputs = """outputs=[
         to_postgres(where=[between("total", 5, None)]),
         to_postgres(name="sensors", columns=["sensor"]),
@@ -114,8 +114,8 @@ def test_a_plan_says_how_many_rows_of_each_copy_change(world: World, tmp_path: P
     declared = replace(world, registry=plant(tmp_path / "now", hours=hours, days=DAYS_FILE))
     damage(world, 6.0)
     plan = backfill_of(declared)
-    assert [dict(change.copies) for change in plan.changes] == [{"hours": 1, "sensors": 0, "closed": 1}]
-    assert sentence(plan.changes[0]).endswith(" Changed rows of its copies: hours 1, closed 1.")
+    assert [dict(change.outputs) for change in plan.changes] == [{"hours": 1, "sensors": 0, "closed": 1}]
+    assert sentence(plan.changes[0]).endswith(" Changed rows of its outputs: hours 1, closed 1.")
 
 
 def test_a_plan_is_published_once_and_nothing_is_left_to_correct(world: World) -> None:
