@@ -83,8 +83,8 @@ def work(
     """Hand the records of TOPIC to N workers: each record to one run of COMMAND, until it is stopped.
 
     The value is on standard input; RECORD_KEY, RECORD_TOPIC, RECORD_PARTITION, RECORD_OFFSET and RECORD_DELIVERY are in
-    the environment. With exit code 0 the record is done, else it is delivered again after a pause. What was delivered
-    often enough goes to the topic of dead letters, TOPIC.NAME.dead. Each record is done at least once, in no order.
+    the environment. With exit code 0 the record is done, else it is delivered again after a pause, and goes to the
+    topic TOPIC.NAME.dead when its deliveries are used up. Each record is done at least once, in no order.
     """
     from infra.duration import parse_duration
     from infra.kafka.topic_admin import ensure_topics

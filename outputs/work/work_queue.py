@@ -42,7 +42,7 @@ _UNKNOWN = "not known: what ran it ended"
 
 @dataclass(frozen=True, kw_only=True)
 class WorkQueue:
-    """What is done with the records of a topic.
+    """A command for the records of a topic, and how it is run.
 
     Args:
         topic: its full name.

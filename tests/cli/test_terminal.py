@@ -47,6 +47,7 @@ SILENT = {
     "demo": "the counts of tables",
     "traffic": "counts of records",
     "send": "counts of records",
+    "work": "counts of records, names, which the broker has checked, and what its command prints",
     "spark": "a Python of its own, which prints what is typed there",
     "stream": "a log",
     "ingest-once": "a log",

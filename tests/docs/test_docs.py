@@ -49,6 +49,8 @@ def complaint(words: list[str]) -> str | None:
     command: Any = get_command(app)
     place = "./twofold"
     for word in words:
+        if word == "--":  # another program's
+            return None
         if word.startswith("--"):
             known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}
             if word.split("=")[0] not in known:
