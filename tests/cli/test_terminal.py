@@ -30,6 +30,7 @@ from cli.sql_shell import matching, words
 from infra.delta.lake import Lake
 from infra.errors import TwofoldError
 from infra.settings import ROOT, Settings
+from outputs.targets.search_index import Match
 from quality.check_result import RuleVerdict, Verdict
 from quality.rules import not_null
 from tables.declare.registry import load
@@ -149,6 +150,10 @@ def _late(*_: object) -> Any:
     ]
 
 
+def _matches(*_: object) -> Any:
+    return [Match(score=1.0, row={"text": HOSTILE})]
+
+
 def _verdicts(*_: object) -> Any:
     return [
         Verdict(table="flights.x", rows=1, rules=[RuleVerdict(rule=not_null("n"), rows=1, failing=1, observed=HOSTILE)])
@@ -209,6 +214,7 @@ PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
     "tables": ([], {"infra.delta.lake.Lake.rows": _fails}),
     "show": ([TABLE], {}),
     "sql": ([f"FROM {TABLE}"], {}),
+    "search": (["posts", "x"], {"outputs.targets.search_index.SearchIndex.find": _matches}),
     "as-of": (
         [TABLE, "2013-01-01"],
         {

@@ -1,4 +1,4 @@
-"""A compacted topic of a real broker has exactly the rows of its table, whoever is killed or wakes up late."""
+"""A compacted topic of a real broker has exactly the rows of its table, whatever is killed or wakes up late."""
 
 from __future__ import annotations
 
