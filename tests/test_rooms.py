@@ -33,7 +33,7 @@ ORDER = (
     ("infra/sql",),
     ("infra",),
     ("infra/rows", "infra/process", "infra/text"),
-    ("infra/kafka", "infra/airflow", "infra/spark", "infra/postgres"),
+    ("infra/kafka", "infra/airflow", "infra/spark", "infra/postgres", "infra/keys"),
     ("infra/archive/format",),
     ("infra/archive",),
     ("infra/encodings",),
