@@ -180,12 +180,18 @@ def _wait_broker(settings: Settings) -> None:
 
 
 def _ensure_topics(settings: Settings, registry: Registry) -> None:
-    """Creates the topics on the broker, and the ledgers, so that analysts can query each of them."""
+    """Creates the topics on the broker, and the ledgers, so that analysts can query each of them.
+
+    Raises:
+        BadDeclaration, BadSetting: what is personal in a topic is not encrypted, or its keys are missing.
+    """
     from batch.ledgers.run_ledgers import Ledgers
     from infra.delta.lake import Lake
     from infra.kafka.topic_admin import ensure_topics
+    from tables.refresh.events.sealed_topics import require_sealed
     from tables.refresh.events.topic_specs import specs
 
+    require_sealed(settings, registry.topics.values())
     ensure_topics(settings, specs(registry))
     Ledgers(Lake(settings)).ensure()
 

@@ -54,7 +54,7 @@ ORDER = (
     ("outputs/follow", "outputs/work"),
     ("streaming/query", "batch/ledgers", "batch/capture", "intake"),
     ("streaming/ingest", "streaming/maintain", "batch"),
-    ("streaming", "batch/audit"),
+    ("streaming", "batch/audit", "batch/people"),
     ("streaming/rebuild", "batch/rewrite"),
     ("batch/plan",),
     ("status",),
@@ -63,6 +63,7 @@ ORDER = (
     ("dags/plugins",),
     ("traffic/expected",),
     ("cli",),
+    ("cli/people",),
     ("cli/commands",),
     ("cli/demo",),
 )
