@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -22,6 +22,9 @@ from tables.declare.personal import with_sealed_columns
 from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined, sealing
 from tests.tables.declared import bound_as
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 AT = "2026-11-27T12:00:00Z"
 JSON = st.recursive(
@@ -258,6 +261,15 @@ def test_plain_text_of_another_producer_is_quarantined_and_sealed(store: KeyStor
     assert kept["reasons"].to_pylist()[1][0].startswith("matches(mail, enc:1:")
     assert b"a@b.c" not in b"".join(values)
     assert seal_quarantined(kept, topic, Settings(home=tmp_path)).equals(kept)
+
+
+def test_a_frame_of_quarantine_is_sealed_as_a_table_is(spark: SparkSession, store: KeyStore, tmp_path: Path) -> None:
+    topic, settings = a_topic(), Settings(home=tmp_path)
+    values = [b'{"mail": "a@b.c"', RecordSealer(topic, store).seal(b'{"customer": "ann", "mail": "a"}'), None]
+    rows = pa.table({"_offset": [1, 2, 3], "value": pa.array(values, pa.binary())})
+    frame = seal_quarantined(spark.createDataFrame(rows), topic, settings)
+    assert not isinstance(frame, pa.Table)
+    assert frame.orderBy("_offset").toArrow().equals(seal_quarantined(rows, topic, settings))
 
 
 def test_a_record_is_sealed_if_nothing_is_in_the_clear(store: KeyStore) -> None:
