@@ -122,10 +122,13 @@ def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
     """Restarts the running stream drivers of these domains, and outputs, so that they load the current code."""
     from infra.process import supervisor
     from outputs.follow.runner import NAME
+    from tables.declare.registry import load
+    from tables.refresh.events.sealed_topics import require_sealed
 
     running = {process.name for process in supervisor.state(settings) if process.pid is not None}
     for domain in domains:
         if driver_name(domain) in running:
+            require_sealed(settings, load().domain_topics(domain))
             with step(f"Stream of the domain {domain}, with the new code"):
                 supervisor.restart(settings, driver_name(domain))
     if domains and NAME in running:

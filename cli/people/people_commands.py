@@ -43,12 +43,13 @@ def forget(
             typer.confirm(f"Destroy the key of the {kind} {id}? It cannot be taken back.", abort=True)
         is_new = store.state_of(person) is None
         days = 0 if now else settings.forget_after_days
-        state = store.forget(person, time.time_ns() // 1_000_000 + days * DAY_MS)
+        store.forget(person, time.time_ns() // 1_000_000 + days * DAY_MS)
+        state = store.state_of(person)
     seen = " No record of this person was encrypted before." if is_new else ""
-    if state.is_forgotten:
+    if state is None or state.is_forgotten or state.forget_at_ms is None:
         out.print(f"The {kind} {id} is forgotten: the key is destroyed.{seen}")
         return
-    at = from_epoch_ms(state.forget_at_ms or 0)
+    at = from_epoch_ms(state.forget_at_ms)
     out.print(f"The {kind} {id} is forgotten on {at:%Y-%m-%d %H:%M} UTC; `remember {kind} {id}` takes it back.{seen}")
 
 

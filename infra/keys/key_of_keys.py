@@ -6,9 +6,8 @@ import binascii
 import os
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
 
@@ -18,145 +17,93 @@ from infra.private_file import Faults, private_lines
 from infra.settings import Settings
 
 SETTING = "TWOFOLD_KEY_OF_KEYS"
+BYTES = 32
 _ITSELF = "base64:"
-_BYTES = 32
 
 
-class KeyOfKeys(Protocol):
-    """Encrypts keys; a service that keeps the key of keys to itself can do so, too."""
-
-    def wrap(self, key: bytes) -> bytes:
-        """Encrypts a key."""
-
-    def unwrap(self, wrapped: bytes) -> bytes | None:
-        """Decrypts what `wrap` returned; None if another key of keys did."""
-
-
-class AesKeyOfKeys:
-    """A key of keys in this process (RFC 3394)."""
+class KeyOfKeys:
+    """Encrypts keys (RFC 3394); a service that keeps the key of keys to itself can have these two methods, too."""
 
     def __init__(self, key: bytes) -> None:
-        self._key = key
+        self.key = key
 
     def wrap(self, key: bytes) -> bytes:
         """Encrypts a key."""
-        return aes_key_wrap(self._key, key)
+        return aes_key_wrap(self.key, key)
 
     def unwrap(self, wrapped: bytes) -> bytes | None:
         """Decrypts a key; None if another key of keys encrypted it."""
         try:
-            return aes_key_unwrap(self._key, wrapped)
+            return aes_key_unwrap(self.key, wrapped)
         except InvalidUnwrap:
             return None
 
 
-class KeyOfKeysPlace:
-    """The place of the key of keys, by the setting `key_of_keys`.
+def read_keys_of_keys(settings: Settings) -> list[KeyOfKeys]:
+    """Reads the key of keys; two while it is replaced.
 
-    While it is replaced, the new one is in a file with the ending `.next`; it counts once the keys are encrypted by it.
+    Raises:
+        BadSetting: no such file, one that others can read, or no key of 32 bytes. No message shows a key.
     """
-
-    def __init__(self, settings: Settings) -> None:
-        self._text = settings.key_of_keys
-        is_file = not self._text.startswith(_ITSELF)
-        self._file = settings.key_of_keys_file if is_file else None
-
-    def __str__(self) -> str:
-        return str(self._file or f"{SETTING}={_ITSELF}...")
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is a key of keys."""
-        return self._file is None or self._file.exists() or self._next.exists()
-
-    def candidates(self) -> Iterator[tuple[KeyOfKeys, bool]]:
-        """Reads the key of keys; before it the one that is about to replace it, if there is one, with True.
-
-        Raises:
-            BadSetting: no such file, one that others can read, or no key of 32 bytes. No message shows a key.
-        """
-        if self._file is None:
-            yield AesKeyOfKeys(_key(self._text.removeprefix(_ITSELF), str(self))), False
-            return
-        try:
-            following = _read(self._next) if self._next.exists() else None
-        except BadSetting:
-            if self._next.exists():
-                raise
-            following = None  # another process has put it in its place just now
-        if following is not None:
-            yield AesKeyOfKeys(following), True
-        yield AesKeyOfKeys(_read(self._file)), False
-
-    def make(self) -> None:
-        """Makes a random key of keys unless there is one."""
-        if not self.exists and self._file is not None:
-            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _write(self._file)
-
-    def make_next(self) -> KeyOfKeys:
-        """Makes the key of keys that is to replace the present one.
-
-        Raises:
-            BadSetting: the present one is not in a file.
-        """
-        if self._file is None:
-            raise BadSetting(
-                f"{self}: the key of keys is in the environment, where it cannot be replaced.",
-                hint=f"Write `key = BASE64` to a file of mode 0600, set {SETTING} to its path, then rotate.",
-            )
-        return AesKeyOfKeys(_write(self._next))
-
-    def adopt_next(self) -> None:
-        """Destroys the present key of keys, and puts the next one in its place; nothing if there is no next one."""
-        if self._file is None or not self._next.exists():
-            return
-        if self._file.exists():
-            with self._file.open("r+b") as old:
-                old.write(bytes(self._file.stat().st_size))
-            settle([self._file])
-        self._next.replace(self._file)
-        settle([self._file])
-
-    @property
-    def _next(self) -> Path:
-        return Path(f"{self._file}.next")
-
-
-def _write(file: Path) -> bytes:
-    """Writes a random key to a file, whole or not at all."""
-    key, draft = secrets.token_bytes(_BYTES), Path(f"{file}.draft")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as lines:
-        lines.write(f"key = {b64encode(key).decode()}\n")
-    settle([draft])
-    draft.replace(file)
-    settle([file])
-    return key
-
-
-def _read(file: Path) -> bytes:
-    hint = f"{SETTING} names a file of mode 0600 with the line `key = BASE64`, of 32 bytes."
-    malformed = f"{file}: expected one line, `key = BASE64`."
+    if settings.key_of_keys.startswith(_ITSELF):
+        return [_key(settings.key_of_keys.removeprefix(_ITSELF), f"{SETTING}={_ITSELF}...")]
+    file = settings.key_of_keys_file
+    malformed = BadSetting(f"{file}: expected the line `key = BASE64`, of {BYTES} bytes.")
     faults = Faults(
-        unreadable=lambda error: BadSetting(f"The key of keys cannot be read: {error}.", hint=hint),
+        unreadable=lambda error: BadSetting(
+            f"The key of keys cannot be read: {error}.", hint=f"{SETTING} names its file, of mode 0600."
+        ),
         shared=lambda mode: BadSetting(
             f"{file} has the mode {mode:o}: other users can read the key of keys.",
             hint=f"chmod 600 {file}; then `./twofold keys rotate`, if other people use this machine.",
         ),
-        malformed=lambda _: BadSetting(malformed, hint=hint),
+        malformed=lambda _: malformed,
     )
-    lines = [value for _, name, value in private_lines(file, faults) if name == "key"]
-    if len(lines) != 1:
-        raise BadSetting(malformed, hint=hint)
-    return _key(lines[0], str(file))
+    keys = [_key(value, str(file)) for _, _, value in private_lines(file, faults)]
+    if not keys:
+        raise malformed
+    return keys
 
 
-def _key(text: str, place: str) -> bytes:
+def make_key_of_keys(settings: Settings) -> None:
+    """Makes a random key of keys unless there is one."""
+    if not settings.key_of_keys.startswith(_ITSELF) and not settings.key_of_keys_file.exists():
+        write_keys_of_keys(settings, [secrets.token_bytes(BYTES)])
+
+
+def write_keys_of_keys(settings: Settings, keys: Sequence[bytes]) -> None:
+    """Replaces the file of the key of keys, whole or not at all, and overwrites what it had.
+
+    Raises:
+        BadSetting: the key of keys is not in a file.
+    """
+    if settings.key_of_keys.startswith(_ITSELF):
+        raise BadSetting(
+            f"{SETTING}={_ITSELF}...: the key of keys is in the environment, where it cannot be replaced.",
+            hint=f"Write `key = BASE64` to a file of mode 0600, set {SETTING} to its path, then rotate.",
+        )
+    file = settings.key_of_keys_file
+    draft = Path(f"{file}.draft")
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as lines:
+        lines.writelines(f"key = {b64encode(key).decode()}\n" for key in keys)
+    settle([draft])
+    old = file.open("r+b") if file.exists() else None
+    draft.replace(file)
+    settle([file])
+    if old is not None:
+        with old:
+            old.write(bytes(os.fstat(old.fileno()).st_size))
+            old.flush()
+            os.fsync(old.fileno())
+
+
+def _key(text: str, place: str) -> KeyOfKeys:
     try:
         key = b64decode(text, validate=True)
     except binascii.Error:
         key = b""
-    if len(key) != _BYTES:
-        raise BadSetting(f"{place}: expected a key of {_BYTES} bytes in base64.")
-    return key
+    if len(key) != BYTES:
+        raise BadSetting(f"{place}: expected a key of {BYTES} bytes in base64.")
+    return KeyOfKeys(key)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from infra.atomic_write import settle
 from infra.errors import BadArgument, BadSetting
 from infra.keys.ciphertext import Key
-from infra.keys.key_of_keys import KeyOfKeys, KeyOfKeysPlace
+from infra.keys.key_of_keys import BYTES, KeyOfKeys, make_key_of_keys, read_keys_of_keys, write_keys_of_keys
 from infra.process.file_locks import exclusive
 from infra.settings import Settings
 
@@ -82,7 +82,7 @@ class KeyStore:
         Raises:
             BadSetting: there is no store or no key of keys, they do not belong together, or others can read them.
         """
-        self._file, self._place, self._now_ms = settings.keys_file, KeyOfKeysPlace(settings), now_ms
+        self._settings, self._file, self._now_ms = settings, settings.keys_file, now_ms
         _require_private(settings)
         self._lock = RLock()
         self._key_of_keys: KeyOfKeys
@@ -132,7 +132,7 @@ class KeyStore:
             ).fetchone()
             return row and Kept(row[0], row[1], bool(row[2]))
 
-    def forget(self, person: Person, at_ms: int) -> Kept:
+    def forget(self, person: Person, at_ms: int) -> None:
         """Lets a person's key end at a time, at once if it has passed; one who has no key yet gets none after that."""
         self.keys_of([person])
         with self._writing():
@@ -140,10 +140,6 @@ class KeyStore:
                 "UPDATE person SET forget_at_ms = ? WHERE ref = ? AND wrapped IS NOT NULL", [at_ms, self._ref(person)]
             )
         self.end_due()
-        state = self.state_of(person)
-        if state is None:
-            raise BadSetting(f"{self._file}: the key of {person.kind} is gone; the store was replaced meanwhile.")
-        return state
 
     def remember(self, person: Person) -> None:
         """Lets a person's key stay.
@@ -214,23 +210,25 @@ class KeyStore:
     def rotate(self) -> int:
         """Replaces the key of keys and destroys the old one, so that older backups are of no use; returns its number.
 
-        Killed at any moment, the old or the new one is whole and is the one of the store.
+        Killed at any moment, its file has the one of the store, maybe both: the old one is destroyed once it has ended.
 
         Raises:
             BadArgument: another process is doing so.
             BadSetting: the key of keys is not in a file.
         """
-        with exclusive(self._rotation) as is_ours:
+        with exclusive(Path(f"{self._file}.rotation")) as is_ours:
             if not is_ours:
                 raise BadArgument("Another process replaces the key of keys now.")
-            new = self._place.make_next()
+            self._refresh()
+            new = KeyOfKeys(secrets.token_bytes(BYTES))
+            write_keys_of_keys(self._settings, [self._key_of_keys.key, new.key])
             with self._writing():
                 rows = self._connection.execute("SELECT ref, wrapped FROM person WHERE wrapped IS NOT NULL").fetchall()
                 again = [(new.wrap(self._key_of_keys.unwrap(wrapped) or b""), ref) for ref, wrapped in rows]
                 self._connection.executemany("UPDATE person SET wrapped = ? WHERE ref = ?", again)
                 self._connection.execute("UPDATE key_of_keys SET no = no + 1, index_key = ?", [new.wrap(self._index)])
-            self._place.adopt_next()
             self._key_of_keys = new
+            write_keys_of_keys(self._settings, [new.key])
             return int(self._connection.execute("SELECT no FROM key_of_keys").fetchone()[0])
 
     def backup(self, file: Path) -> None:
@@ -246,11 +244,6 @@ class KeyStore:
         with self._lock, closing(sqlite3.connect(file)) as copy:
             self._connection.backup(copy)
         settle([file])
-
-    @property
-    def _rotation(self) -> Path:
-        """The lock file held while the key of keys is replaced."""
-        return Path(f"{self._file}.rotation")
 
     @contextmanager
     def _writing(self, *, keeps_cache: bool = False) -> Iterator[None]:
@@ -283,15 +276,11 @@ class KeyStore:
         self._by_id.clear()
 
     def _find_key_of_keys(self, wrapped: bytes) -> tuple[KeyOfKeys, bytes]:
-        for key_of_keys, is_next in self._place.candidates():
+        for key_of_keys in read_keys_of_keys(self._settings):
             if (index := key_of_keys.unwrap(wrapped)) is not None:
-                if is_next:  # a rotation was killed before the last of its steps, or is about to do it
-                    with exclusive(self._rotation) as is_free:
-                        if is_free:
-                            self._place.adopt_next()
                 return key_of_keys, index
         raise BadSetting(
-            f"{self._place}: this is not the key of keys of {self._file}.",
+            f"{self._settings.key_of_keys_file}: this is not the key of keys of {self._file}.",
             hint="Restore the key of keys that the store was made with, or was rotated to last.",
         )
 
@@ -332,11 +321,11 @@ def make_keys(settings: Settings) -> None:
     Raises:
         BadSetting: the key of keys cannot be read.
     """
-    file, place = settings.keys_file, KeyOfKeysPlace(settings)
+    file = settings.keys_file
     if file.exists():
         return
-    place.make()
-    key_of_keys, _ = next(place.candidates())
+    make_key_of_keys(settings)
+    key_of_keys = read_keys_of_keys(settings)[0]
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = Path(f"{file}.{os.getpid()}.draft")
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
@@ -351,11 +340,6 @@ def make_keys(settings: Settings) -> None:
     finally:
         draft.unlink()
     settle([file])
-
-
-def keys_are_there(settings: Settings) -> bool:
-    """Whether there is a store and a key of keys."""
-    return settings.keys_file.exists() and KeyOfKeysPlace(settings).exists
 
 
 def _connect(file: Path) -> sqlite3.Connection:

@@ -151,14 +151,8 @@ def _mistakes_of_topic(topic: Topic) -> list[str]:
 
 
 def _mistakes_of_column(topic: Topic, column: str) -> list[str]:
-    clock = topic.clock.columns if topic.clock else ()
-    uses: dict[str, Sequence[str]] = {
-        "message_key": [topic.message_key],
-        "dedup_keys": topic.dedup_keys,
-        "event_time": [topic.event_time],
-        "report_time": [topic.report_time or ""],
-        "clock": clock,
-    }
+    # Times cannot be personal either: they are no texts.
+    uses: dict[str, Sequence[str]] = {"message_key": [topic.message_key], "dedup_keys": topic.dedup_keys}
     found = [
         f"{what} names {column}, which is personal; expected a column in plain text, that stays when the person is "
         "forgotten."

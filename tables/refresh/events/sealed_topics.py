@@ -8,7 +8,7 @@ from contextlib import closing
 from infra.delta.lake import Lake
 from infra.errors import BadDeclaration, BadSetting
 from infra.kafka.topic_admin import offsets
-from infra.keys.key_store import SETTING, KeyStore, keys_are_there, make_keys
+from infra.keys.key_store import SETTING, KeyStore, make_keys
 from infra.settings import Settings
 from tables.declare.personal import personal_columns
 from tables.declare.topic import Topic
@@ -25,7 +25,7 @@ def require_sealed(settings: Settings, topics: Iterable[Topic]) -> None:
     """
     topics = list(topics)
     chosen = [topic for topic in topics if personal_columns(topic)]
-    if not chosen and not keys_are_there(settings):
+    if not chosen and not settings.keys_file.exists():
         return
     lake = Lake(settings)
     bounds = offsets(settings, [topic.full_name for topic in chosen]) if chosen else {}
@@ -34,13 +34,12 @@ def require_sealed(settings: Settings, topics: Iterable[Topic]) -> None:
         for topic in chosen
         if any(place.latest for place in bounds.get(topic.full_name, {}).values()) or _is_ingested(lake, topic)
     }
-    if not keys_are_there(settings):
+    if not settings.keys_file.exists():
         if written:
             raise BadSetting(
-                f"{', '.join(sorted(written))}: there are records, and {settings.keys_file} or "
-                f"{settings.key_of_keys_file}, by which they are encrypted, is missing. No new one is made.",
-                hint=f"Restore both from their backups, or set {SETTING} and {SETTING.replace('KEYS', 'KEY_OF_KEYS')} "
-                "to where they are.",
+                f"{', '.join(sorted(written))}: there are records, and {settings.keys_file}, which has the keys by "
+                "which they are encrypted, is missing. No new one is made.",
+                hint=f"Restore it and the key of keys from their backups, or set {SETTING} to where it is.",
             )
         make_keys(settings)
     with closing(KeyStore(settings)) as store:
