@@ -67,16 +67,15 @@ def remember(kind: Kind, id: Id) -> None:
 
 def export(kind: Kind, id: Id) -> None:
     """Print all that is held of a person as JSON: rows of events and tables, with the person's values decrypted."""
-    import getpass
-
     from batch.people.export import export as collect
     from batch.people.export import require_person
     from infra.delta.lake import Lake
     from infra.keys.key_store import KeyStore
+    from infra.keys.reader import Reader
     from tables.declare.registry import load
 
     settings, registry = Settings.from_environment(), load()
     person = require_person(registry, kind, id)
     with closing(KeyStore(settings)) as store:
-        store.note_access(getpass.getuser(), "export", 1)
+        Reader(store, "export").note_access(1)
         print_json({"kind": kind, "id": id, "rows": collect(Lake(settings), registry, store, person)})

@@ -116,6 +116,8 @@ class KeyStore:
         """Returns the key of an id; None if there is none any more."""
         with self._lock:
             self._refresh()
+            if len(self._by_id) > _MOST_KEPT:
+                self._by_id.clear()
             if key_id not in self._by_id:
                 row = self._connection.execute(
                     "SELECT wrapped, forget_at_ms FROM person WHERE key_id = ?", [key_id]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ class Reader:
     """Decrypts for one user; a value whose key has ended, or that was never encrypted, is null."""
 
     def __init__(self, store: KeyStore, purpose: str) -> None:
-        self._store, self._purpose, self._who = store, purpose, getpass.getuser()
+        self._store, self._purpose = store, purpose
         self._use = -1
         self._seen: set[bytes] = set()
 
@@ -32,9 +33,13 @@ class Reader:
         if use != self._use:
             self._use, self._seen = use, set()
         if new := persons - self._seen:
-            self._store.note_access(self._who, self._purpose, len(new))
+            self.note_access(len(new))
             self._seen |= new
         return pa.array(found, pa.string())
+
+    def note_access(self, persons: int) -> None:
+        """Adds to the ledger of accesses that this user is about to read what is held of so many persons."""
+        self._store.note_access(pwd.getpwuid(os.getuid()).pw_name, self._purpose, persons)
 
     def values(self, texts: Iterable[str | None]) -> tuple[list[str | None], set[bytes]]:
         """Decrypts values; returns the ids of the keys, too."""

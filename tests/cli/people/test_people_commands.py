@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -30,6 +32,7 @@ LETTERS = '''
         event_time="at", message_key="sender", dedup_keys=["id"], unknown_fields="keep",
     )
     '''
+USER = pwd.getpwuid(os.getuid()).pw_name
 ANN = {"id": 1, "sender": "ann", "receiver": 7, "mail": "ann@b.c", "text": {"hello": "world"}, "nick": "annie"}
 BOB = {"id": 2, "sender": "bob", "receiver": 7, "mail": "bob@b.c", "text": "to 7"}
 
@@ -39,7 +42,6 @@ def platform(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Set
     """Two letters in the lake, with keys."""
     declared = registry.load(written(tmp_path / "tables", {"post/letters.py": LETTERS})).require_sound()
     monkeypatch.setattr(registry, "load", lambda: declared)
-    monkeypatch.setattr("getpass.getuser", lambda: "tester")
     settings = Settings(home=home)
     make_keys(settings)
     with sealing(settings, declared.topics.values()) as seal:
@@ -64,7 +66,7 @@ def accesses(settings: Settings) -> list[Any]:
 
 def test_values_are_revealed_and_each_use_is_written_down(cli: Cli, platform: Settings) -> None:
     assert revealed(cli) == [("ann@b.c", '{"hello":"world"}'), ("bob@b.c", "to 7")]
-    assert accesses(platform) == [("tester", "sql", 2), ("tester", "sql", 1)], "ann and bob, then their client"
+    assert accesses(platform) == [(USER, "sql", 2), (USER, "sql", 1)], "ann and bob, then their client"
     ran = cli("sql", "SELECT reveal('ann@b.c'), reveal(NULL), reveal(upper(mail)) FROM letters LIMIT 1", "--csv")
     assert ran.out.splitlines()[1] == ",,"
     assert len(accesses(platform)) == 2
@@ -129,7 +131,7 @@ def test_an_export_has_what_is_of_the_person_and_no_value_of_others(cli: Cli, pl
     rows = cli("export", "client", "7").document["rows"]["post.letters"]
     assert [row["text"] for row in rows] == [{"hello": "world"}, "to 7"]
     assert all(row["mail"].startswith("enc:1:") for row in rows)
-    assert ("tester", "export", 1) in accesses(platform)
+    assert (USER, "export", 1) in accesses(platform)
 
 
 def test_keys_are_rotated_and_backed_up(cli: Cli, platform: Settings, tmp_path: Path) -> None:
