@@ -226,7 +226,7 @@ class KeyStore:
             write_keys_of_keys(self._settings, [self._key_of_keys.key, new.key])
             with self._writing():
                 rows = self._connection.execute("SELECT ref, wrapped FROM person WHERE wrapped IS NOT NULL").fetchall()
-                again = [(new.wrap(self._key_of_keys.unwrap(wrapped) or b""), ref) for ref, wrapped in rows]
+                again = [(new.wrap(self._secret(wrapped)), ref) for ref, wrapped in rows]
                 self._connection.executemany("UPDATE person SET wrapped = ? WHERE ref = ?", again)
                 self._connection.execute("UPDATE key_of_keys SET no = no + 1, index_key = ?", [new.wrap(self._index)])
             self._key_of_keys = new
@@ -268,19 +268,22 @@ class KeyStore:
         version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
             self._drop()
-            wrapped = self._connection.execute("SELECT index_key FROM key_of_keys").fetchone()[0]
-            if self._version < 0 or self._key_of_keys.unwrap(wrapped) is None:
-                self._key_of_keys, self._index = self._find_key_of_keys(wrapped)
+            self._find_key_of_keys()
             self._version = version
 
     def _drop(self) -> None:
         self._by_person.clear()
         self._by_id.clear()
 
-    def _find_key_of_keys(self, wrapped: bytes) -> tuple[KeyOfKeys, bytes]:
+    def _find_key_of_keys(self) -> None:
+        """Reads the key of keys again if it is not the one of the store."""
+        wrapped = self._connection.execute("SELECT index_key FROM key_of_keys").fetchone()[0]
+        if self._version >= 0 and self._key_of_keys.unwrap(wrapped) is not None:
+            return
         for key_of_keys in read_keys_of_keys(self._settings):
             if (index := key_of_keys.unwrap(wrapped)) is not None:
-                return key_of_keys, index
+                self._key_of_keys, self._index = key_of_keys, index
+                return
         raise BadSetting(
             f"{self._settings.key_of_keys_file}: this is not the key of keys of {self._file}.",
             hint="Restore the key of keys that the store was made with, or was rotated to last.",
@@ -309,8 +312,17 @@ class KeyStore:
         return secrets.token_bytes(_ID_BYTES), self._key_of_keys.wrap(secrets.token_bytes(_SECRET_BYTES))
 
     def _unwrapped(self, key_id: bytes, wrapped: bytes | None) -> Key | None:
-        secret = self._key_of_keys.unwrap(wrapped) if wrapped else None
-        return Key(key_id, secret) if secret else None
+        return None if wrapped is None else Key(key_id, self._secret(wrapped))
+
+    def _secret(self, wrapped: bytes) -> bytes:
+        """Decrypts a key. One that cannot be read is an error: without a key a person counts as forgotten."""
+        secret = self._key_of_keys.unwrap(wrapped)
+        if secret is None:  # another process has replaced the key of keys just now
+            self._find_key_of_keys()
+            secret = self._key_of_keys.unwrap(wrapped)
+        if secret is None:
+            raise BadSetting(f"{self._file} is damaged: a key in it cannot be decrypted.", hint="Restore a backup.")
+        return secret
 
     def _valid(self, found: tuple[Key | None, int | None]) -> Key | None:
         key, forget_at_ms = found

@@ -139,6 +139,28 @@ def test_rotation_keeps_keys_and_makes_backups_useless(settings: Settings, tmp_p
         KeyStore(replace(settings, keys=str(tmp_path / "backup")))
 
 
+def test_a_key_that_is_rotated_while_it_is_read_is_not_lost(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, store, other = secret_of(KeyStore(settings), ANN), KeyStore(settings), KeyStore(settings)
+    refresh = store._refresh
+
+    def rotated_after() -> None:
+        refresh()
+        other.rotate()
+
+    monkeypatch.setattr(store, "_refresh", rotated_after)
+    assert secret_of(store, ANN) == before
+
+
+def test_a_damaged_key_is_an_error_and_forgets_no_person(settings: Settings) -> None:
+    secret_of(KeyStore(settings), ANN)
+    with sqlite3.connect(settings.keys_file) as connection:
+        connection.execute("UPDATE person SET wrapped = zeroblob(72)")
+    with pytest.raises(BadSetting, match="is damaged"):
+        secret_of(KeyStore(settings), ANN)
+
+
 def test_a_backup_is_a_whole_store(settings: Settings, tmp_path: Path) -> None:
     store = KeyStore(settings)
     before = secret_of(store, ANN)
