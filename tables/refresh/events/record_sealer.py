@@ -92,21 +92,20 @@ class PersonalRecord:
                 members.append((name, cover(bytes(cell), self.owners)))
         return _joined(members)
 
-    def _declared(self, text: bytes, kind: FieldType, place: tuple[str, ...], cover: Cover) -> bytes | None:
-        """Keeps a value as far as its type declares it; a number in place of a text is no secret, an object may be."""
-        is_object, is_array = text[:1] == b"{", text[:1] == b"["
-        if kind.name == "json" or not (is_object or is_array):
-            return text
-        if kind.name == "struct" and is_object:
-            return self._object(text, kind, place, cover)
+    def _declared(self, text: bytes, kind: FieldType, place: tuple[str, ...], cover: Cover) -> bytes:
+        """Keeps a value as far as its type declares it; an object in place of another value stays one, for ingest."""
         inner = kind.element
-        if inner is not None and kind.name == "map" and is_object:
-            cells = _MEMBERS.decode(text).items()
-            return _joined([(name, self._declared(bytes(cell), inner, (), cover)) for name, cell in cells])
-        if inner is not None and kind.name == "array" and is_array:
-            elements = (self._declared(bytes(cell), inner, (), cover) for cell in _ELEMENTS.decode(text))
+        if kind.name == "json" or text[:1] not in (b"{", b"["):
+            return text
+        if text[:1] == b"[":
+            cells = map(bytes, _ELEMENTS.decode(text))
+            of_kind = inner if kind.name == "array" else None
+            elements = (self._declared(c, of_kind, (), cover) if of_kind else cover(c, self.owners) for c in cells)
             return b"[%b]" % b",".join(element or b"null" for element in elements)
-        return cover(text, self.owners)
+        if inner is None or kind.name != "map":
+            return self._object(text, kind, place, cover)
+        members = _MEMBERS.decode(text).items()
+        return _joined([(name, self._declared(bytes(cell), inner, (), cover)) for name, cell in members])
 
 
 class RecordSealer:

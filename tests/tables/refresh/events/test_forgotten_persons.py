@@ -131,12 +131,25 @@ class Platform:
         return {row["login_id"]: row for row in rows.select([*self.topic.columns, "_offset"]).to_pylist()}
 
 
+def unusable(value: dict[str, Any]) -> list[bytes]:
+    """What quarantine gets: no JSON, a name twice, no owner, another type, each with a mail in it."""
+    text = json.dumps(value).encode()
+    return [
+        text[:-1],
+        text.replace(b"{", b'{"mail": "x", ', 1),
+        json.dumps({**value, "customer": None}).encode(),
+        json.dumps({**value, "country": {"of": value["mail"]}}).encode(),
+    ]
+
+
 def send(platform: Platform, numbers: range) -> None:
     name = platform.topic.full_name
     with sealing(platform.settings, [platform.topic]) as seal, producing(platform.settings, outage_s=60) as producer:
         for number in numbers:
             value = record(number)
             producer.send(name, seal(name, json.dumps(value).encode()), value["customer"].encode())
+        for bad in unusable(record(numbers.start)):
+            producer.send(name, seal(name, bad))
 
 
 def test_nothing_of_persons_is_in_the_clear_and_forgotten_ones_are_null(broker: Settings, tmp_path: Path) -> None:
@@ -166,6 +179,9 @@ def test_nothing_of_persons_is_in_the_clear_and_forgotten_ones_are_null(broker: 
         assert event["phone"] == (None if is_null else f"+33-{mail_of(person)}")
         assert (event["customer"], event["country"]) == (f"c{person}", "FR")
 
+    for table in (platform.topic.full_name, platform.topic.full_name + QUARANTINE):
+        platform.lake.open(table).create_checkpoint()
+    assert platform.lake.rows(platform.topic.full_name + QUARANTINE) == 4 * (ROUNDS + 1)
     texts = [mail_of(person) for person in range(PERSONS)]
     log_folders = sorted((broker.home / "kafka").rglob(f"{platform.topic.full_name}-*"))
     assert len(log_folders) == platform.topic.partitions
@@ -226,7 +242,8 @@ def test_plain_text_of_another_producer_is_a_problem_of_status(broker: Settings,
     platform.ingest()
     assert list(platform.events()) == [0]
     assert found_in([platform.settings.home], [mail_of(2)]) == {}
-    [refused] = pa.table(platform.lake.open(platform.topic.full_name + QUARANTINE).scan()).to_pylist()
+    quarantined = pa.table(platform.lake.open(platform.topic.full_name + QUARANTINE).scan()).to_pylist()
+    [refused] = [row for row in quarantined if any(reason.startswith("matches(mail") for reason in row["reasons"])]
     [problem] = plain_text_problems(platform.lake, platform.registry, datetime.now(UTC))
     assert problem.startswith("bank.other_logins: 1 records of 7 days have values of persons in the clear")
     assert f"partition 1, offset {refused['_offset']} of the log" in problem
