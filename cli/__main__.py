@@ -31,6 +31,7 @@ from cli.commands import (
 )
 from cli.console import INTERRUPTED, READER_GONE, OutputMode, err, print_error
 from cli.demo import demo_command
+from cli.people import keys_commands, people_commands
 from infra.errors import TwofoldError
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
@@ -76,6 +77,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         recover_command.recover,
         recapture_command.recapture,
     ),
+    "Persons": (people_commands.forget, people_commands.remember, people_commands.export),
     "Write a declaration": (author.check, author.try_),
 }
 
@@ -138,6 +140,7 @@ for _panel, _functions in COMMANDS.items():
     for _function in _functions:
         app.command(rich_help_panel=_panel, help=_flowing(_function.__doc__ or ""))(_function)
 app.add_typer(outputs_commands.app, name="outputs", rich_help_panel="Run the platform")
+app.add_typer(keys_commands.app, name="keys", rich_help_panel="Persons")
 app.add_typer(scaffold.app, name="new", rich_help_panel="Write a declaration")
 
 

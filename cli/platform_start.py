@@ -122,10 +122,13 @@ def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
     """Restarts the running stream drivers of these domains, and outputs, so that they load the current code."""
     from infra.process import supervisor
     from outputs.follow.runner import NAME
+    from tables.declare.registry import load
+    from tables.refresh.events.sealed_topics import require_sealed
 
     running = {process.name for process in supervisor.state(settings) if process.pid is not None}
     for domain in domains:
         if driver_name(domain) in running:
+            require_sealed(settings, load().domain_topics(domain))
             with step(f"Stream of the domain {domain}, with the new code"):
                 supervisor.restart(settings, driver_name(domain))
     if domains and NAME in running:
@@ -180,12 +183,18 @@ def _wait_broker(settings: Settings) -> None:
 
 
 def _ensure_topics(settings: Settings, registry: Registry) -> None:
-    """Creates the topics on the broker, and the ledgers, so that analysts can query each of them."""
+    """Creates the topics on the broker, and the ledgers, so that analysts can query each of them.
+
+    Raises:
+        BadDeclaration, BadSetting: what is personal in a topic is not encrypted, or its keys are missing.
+    """
     from batch.ledgers.run_ledgers import Ledgers
     from infra.delta.lake import Lake
     from infra.kafka.topic_admin import ensure_topics
+    from tables.refresh.events.sealed_topics import require_sealed
     from tables.refresh.events.topic_specs import specs
 
+    require_sealed(settings, registry.topics.values())
     ensure_topics(settings, specs(registry))
     Ledgers(Lake(settings)).ensure()
 

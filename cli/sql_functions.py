@@ -1,4 +1,4 @@
-"""Defines the functions of `./twofold sql` for tables of changes: the mark passed by tables, and rows at a mark."""
+"""Defines the functions of `./twofold sql`: the mark passed by tables, rows at a mark, values of persons."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from cli.console import err
-from infra.errors import CaptureFailed, ConnectUnreachable, DatabaseUnreachable
+from infra.errors import BadSetting, CaptureFailed, ConnectUnreachable, DatabaseUnreachable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from cli.sql_query import Analyst
     from infra.delta.lake import Lake
+    from infra.keys.reader import Reader
     from infra.settings import Settings
     from tables.declare.registry import Registry
 
@@ -23,9 +26,10 @@ _AT_LSN = """
 
 
 def define_functions(analyst: Analyst, lake: Lake, load: Callable[[], Registry]) -> None:
-    """Defines `complete_through(tables)`, the LSN of the newest mark that all of them have passed, and `at_lsn`.
+    """Defines `complete_through(tables)`, the LSN of the newest mark that all of them have passed, `at_lsn`, `reveal`.
 
-    `at_lsn(table, lsn)` returns the rows of a history as they were in the database at a mark.
+    `at_lsn(table, lsn)` returns the rows of a history as they were in the database at a mark. `reveal(column)` decrypts
+    columns of persons for who can read their keys; without the key a value is null.
 
     Args:
         load: reads the declarations, when the first query needs them.
@@ -42,6 +46,32 @@ def define_functions(analyst: Analyst, lake: Lake, load: Callable[[], Registry])
 
     analyst.define("complete_through", complete_through, "VARCHAR[]", "BIGINT")
     analyst.connection.execute(_AT_LSN)
+    reader: list[Reader | None] = []
+
+    def reveal(column: pa.ChunkedArray) -> pa.Array:
+        if not reader:
+            reader.append(_open_reader(lake.settings))
+        return reader[0].reveal(column, analyst.statements) if reader[0] else _nulls(len(column))
+
+    analyst.define_by_column("reveal", reveal)
+
+
+def _nulls(rows: int) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.nulls(rows, pa.string())
+
+
+def _open_reader(settings: Settings) -> Reader | None:
+    """Opens the keys; prints a warning if this user cannot."""
+    from infra.keys.key_store import KeyStore
+    from infra.keys.reader import Reader
+
+    try:
+        return Reader(KeyStore(settings), "sql")
+    except BadSetting as error:
+        err.print(f"[yellow]![/] reveal() gives nulls: {escape(error.message)}", soft_wrap=True)
+        return None
 
 
 def _ask_database(settings: Settings, registry: Registry, topics: Collection[str]) -> None:

@@ -15,6 +15,7 @@ from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
     from infra.delta.lake import Lake
 
@@ -52,6 +53,7 @@ class Analyst:
         self.names: list[str] = []
         self._lake = lake
         self._raised: TwofoldError | None = None
+        self.statements = 0
         self.add(lake.names() if only is None else only)
 
     def add(self, names: Sequence[str]) -> None:
@@ -96,6 +98,18 @@ class Analyst:
 
         self.connection.create_function(name, called, [parameter], result)
 
+    def define_by_column(self, name: str, function: Callable[[pa.ChunkedArray], pa.Array]) -> None:
+        """Lets queries call a function of a column of texts, also of nulls, each time anew."""
+        from duckdb.func import FunctionNullHandling, PythonUDFType
+
+        def called(column: Any) -> Any:  # DuckDB evaluates annotations
+            return function(column)
+
+        arrow, with_nulls = PythonUDFType.ARROW, FunctionNullHandling.SPECIAL
+        self.connection.create_function(
+            name, called, ["VARCHAR"], "VARCHAR", type=arrow, null_handling=with_nulls, side_effects=True
+        )
+
     def run(self, sql: str) -> duckdb.DuckDBPyConnection:
         """Runs statements, and returns the result of the last one, not fetched yet.
 
@@ -106,6 +120,7 @@ class Analyst:
         import duckdb
 
         self._raised = None
+        self.statements += 1
         try:
             self._require_reading(sql)
             return self.connection.execute(sql)

@@ -51,6 +51,7 @@ def declarations() -> str:
     from tables.declare import spark_names
     from tables.declare.functions import bloom_filters, event_patterns, stored_searches
     from tables.declare.outputs import postgres_output, search_output, topic_output, webhook_output
+    from tables.declare.personal import person, personal
     from tables.declare.table import Parameters, Strategy, Table
     from tables.declare.topic import DeviceClock, Topic
 
@@ -105,6 +106,7 @@ def declarations() -> str:
         for function in functions:
             if not function.__name__.startswith("_"):
                 parts.append(_function(function))
+    parts += [_function(personal), _function(person)]
     return "\n".join(parts)
 
 

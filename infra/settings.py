@@ -15,7 +15,7 @@ Switch = Literal["off", "on"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "TWOFOLD_"
-SECRETS = frozenset({"airflow_password", "spark", "schema_registry", "database"})
+SECRETS = frozenset({"airflow_password", "spark", "schema_registry", "database", "key_of_keys"})
 IN_PROCESS = "local"
 _CHOICES = {"Engine": get_args(Engine), "Switch": get_args(Switch)}
 _NOT_IN_PATHS = r"%[]\^|{}*?"
@@ -66,6 +66,15 @@ class Settings:
         "networks such as `127.0.0.0/8, 10.1.0.0/16` in which outputs may call receivers, also without TLS; elsewhere "
         "an address must be public and the URL begin with `https://`",
     )
+    keys: str = _setting(
+        "", "file of the keys of persons, outside of the lake; empty: `keys/persons.sqlite` under home"
+    )
+    key_of_keys: str = _setting(
+        "",
+        "what the keys of persons are encrypted by: a file of mode 0600 with the line `key = BASE64`, of 32 bytes, or "
+        "`base64:...`, the key itself; empty: `keys/key-of-keys` under home, better kept apart",
+    )
+    forget_after_days: int = _setting(7, "days after `forget` in which `remember` can take it back; then the key ends")
     connect_port: int = _setting(18083, "port of the supervised Kafka Connect's REST interface")
     webhook_port: int = _setting(18084, "port of the receiver of webhooks, if a topic is declared `from_webhook`")
     webhook_secrets: str = _setting(
@@ -113,6 +122,16 @@ class Settings:
     def webhook_secrets_file(self) -> Path:
         """The file with the secrets of webhooks."""
         return Path(self.webhook_secrets).expanduser() if self.webhook_secrets else self.home / "webhook-secrets"
+
+    @property
+    def keys_file(self) -> Path:
+        """The file of the keys of persons."""
+        return Path(self.keys).expanduser() if self.keys else self.home / "keys" / "persons.sqlite"
+
+    @property
+    def key_of_keys_file(self) -> Path:
+        """The file with the key of keys."""
+        return Path(self.key_of_keys).expanduser() if self.key_of_keys else self.home / "keys" / "key-of-keys"
 
     @property
     def receiver_address(self) -> str:

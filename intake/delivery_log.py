@@ -21,6 +21,8 @@ from infra.kafka.record_producer import producing
 from infra.settings import Settings
 from intake.delivery import Delivery
 from intake.first_received import FirstReceived, Key
+from tables.declare.sources.webhook_topic import WebhookTopic
+from tables.refresh.events.record_sealer import Seal, sealing
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -54,12 +56,13 @@ class _Waiting:
 class DeliveryLog:
     """Appends deliveries by one thread: times of first receipt, then records, many at once."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, topics: Sequence[WebhookTopic]) -> None:
+        self._settings, self._topics = settings, topics
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._bytes = 0
         self._times: FirstReceived | None = None
         self._producer: KafkaProducer | None = None
+        self._seal: Seal | None = None
         self._is_broken = False
         self._open = ExitStack()
         self._connected = self._open.enter_context(ExitStack())
@@ -131,18 +134,19 @@ class DeliveryLog:
             return
         try:
             first, producer = self._first_received(batch), self._ready()
+            bodies = [self._sealed(each.delivery) for each in batch]
         except (TwofoldError, KafkaError, sqlite3.Error, OSError) as error:
             for each in batch:
                 each.answer(error)
             return
-        for each in batch:
+        for each, body in zip(batch, bodies, strict=True):
             delivery = each.delivery
             if time.monotonic() - each.since > ANSWER_S:
                 each.answer(TimeoutError("its sender has got an answer"))
                 continue
             headers = delivery.record_headers(first.get((delivery.topic, delivery.id)))
             try:
-                appended = producer.send(delivery.topic, delivery.body, delivery.id.encode(), headers)
+                appended = producer.send(delivery.topic, body, delivery.id.encode(), headers)
             except KafkaError as error:
                 self._fail(each, error)
             else:
@@ -157,6 +161,11 @@ class DeliveryLog:
             times = FirstReceived(self._settings.home / "webhooks" / "first-received.sqlite")
             self._times = self._open.enter_context(closing(times))
         return self._times.times([((one.topic, one.id), one.received_at) for one in dated])
+
+    def _sealed(self, delivery: Delivery) -> bytes | None:
+        if self._seal is None:
+            self._seal = self._open.enter_context(sealing(self._settings, self._topics))
+        return self._seal(delivery.topic, delivery.body)
 
     def _ready(self) -> KafkaProducer:
         """Returns the producer: the same until it fails for good."""

@@ -12,6 +12,8 @@ from infra.process.ports import HOST
 from infra.process.readiness import until_answered
 from infra.process.supervisord import Program
 from infra.settings import Settings
+from tables.declare.code_fingerprint import digest
+from tables.declare.personal import personal_columns
 from tables.declare.registry import Registry, running
 from tables.declare.sources.webhook_topic import WebhookTopic, webhook_topics
 
@@ -24,7 +26,7 @@ def programs(settings: Settings, registry: Registry) -> list[Program]:
     topics = webhook_topics(registry)
     if not topics:
         return []
-    filled = " ".join(f"{topic.full_name}:{topic.scheme}:{topic.event_time}" for topic in topics)
+    filled = " ".join(f"{t.full_name}:{t.scheme}:{t.event_time}:{_encryption(t)}" for t in topics)
     return [
         Program(
             name=NAME,
@@ -34,6 +36,11 @@ def programs(settings: Settings, registry: Registry) -> list[Program]:
             stop_wait_s=40,
         )
     ]
+
+
+def _encryption(topic: WebhookTopic) -> str:
+    """Hashes what says which values of a body are encrypted; empty if none are."""
+    return digest([repr(topic.schema), topic.unknown_fields]) if personal_columns(topic) else ""
 
 
 def wait_ready(settings: Settings) -> None:

@@ -55,7 +55,7 @@ def application(settings: Settings, topics: Sequence[WebhookTopic]) -> FastAPI:
     """Returns the application; each answer that is not 202 has a `detail` that says why, as JSON."""
     by_name = {(topic.domain, topic.name): topic for topic in topics}
     secrets = _SecretsFile(settings.webhook_secrets_file)
-    deliveries, rate = DeliveryLog(settings), _Rate()
+    deliveries, rate = DeliveryLog(settings, topics), _Rate()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

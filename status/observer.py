@@ -23,6 +23,7 @@ from infra.settings import Settings
 from status.captures import capture_states
 from status.health import stream_health
 from status.outputs import output_reports
+from status.plain_text import plain_text_problems
 from status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
 from status.unloaded_dags import unloaded_dags
 from streaming.ingest.broker_retention import Retention, retention
@@ -71,6 +72,7 @@ class Observer:
         problems += [f"{o.table}: the output {o.output} has failed: {o.error}" for o in outputs if o.error]
         unloaded = _tolerant(problems, "Airflow", lambda: unloaded_dags(settings, registry, processes))
         problems += [unloaded] if unloaded else []
+        problems += _tolerant(problems, "quarantine", lambda: plain_text_problems(lake, registry, at)) or []
         problems += [f"{capture.topic}: {capture.fault}" for capture in captured or [] if capture.fault]
         problems += [str(gap) for gap in lost if gap.is_open]
         problems += live_unproved(lake, registry).values()

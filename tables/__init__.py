@@ -13,6 +13,7 @@ from tables.declare.outputs.postgres_output import to_postgres
 from tables.declare.outputs.search_output import to_search
 from tables.declare.outputs.topic_output import to_topic
 from tables.declare.outputs.webhook_output import to_webhook
+from tables.declare.personal import person, personal
 from tables.declare.record_fields import field, header, key
 from tables.declare.sources.captured_topic import changes_of, outbox_of
 from tables.declare.sources.webhook_topic import from_webhook
@@ -54,6 +55,8 @@ __all__ = [
     "not_null",
     "one_of",
     "outbox_of",
+    "person",
+    "personal",
     "search_matches",
     "search_terms",
     "sql",

@@ -44,6 +44,7 @@ READS_OTHER_TEXT = {
     "infra/duration.py": "durations",
     "infra/encodings/column_types.py": "types of columns of a declaration",
     "infra/encodings/json/json_fields.py": "bytes of JSON",
+    "infra/keys/ciphertext.py": "encrypted values",
     "infra/java.py": "the version that Java prints",
     "infra/spark/spark_session.py": "a size of memory",
     "infra/text/stored_query.py": "stored queries",

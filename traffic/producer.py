@@ -24,6 +24,7 @@ from infra.kafka.record_producer import FAREWELL_S, producing
 from infra.settings import Settings
 from tables.declare import registry
 from tables.declare.topic import Topic
+from tables.refresh.events.record_sealer import sealing
 from traffic.ack_journal import AckJournal, Row, checksum
 from traffic.fault_injection import FaultInjection, Message
 from traffic.shop_database import Transaction
@@ -118,6 +119,7 @@ def run(
         _stopped_by_signals(stop),
         written.connected(settings) if written else nullcontext() as database,
         AckJournal.begin(settings, domain, datetime.now(UTC)) as journal,
+        sealing(settings, topics.values()) as seal,
         producing(settings, outage_s=OUTAGE_S) as producer,
     ):
         outbox = _Outbox(producer, journal, topics, stop)
@@ -129,7 +131,7 @@ def run(
                 if written and database and isinstance(event, Transaction):
                     written.commit(database, event)
                 elif isinstance(event, Message):
-                    outbox.send(event)
+                    outbox.send(event._replace(value=seal(event.topic, event.value) or b""))
                 if on_progress is not None and outbox.progress_due():
                     on_progress(outbox.progress())
         finally:

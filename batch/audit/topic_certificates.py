@@ -18,6 +18,7 @@ from infra.delta.lake import Lake
 from infra.instants import epoch_ms
 from infra.sql.names import DATAFUSION
 from tables.declare.metadata_columns import OFFSET, PARTITION
+from tables.declare.personal import compared_bytes
 from tables.declare.topic import Topic
 from tables.refresh.events.record_decoder import TIMESTAMP
 
@@ -74,7 +75,7 @@ def block_of(offset: str) -> Column:
 def blocks_of(events: DataFrame, quarantine: DataFrame, topic: Topic) -> list[Block]:
     """Computes the fingerprints of rows of events and quarantine, in order of their blocks.
 
-    A good record counts by its offset and its declared fields, a bad one by its offset and its bytes.
+    A good record counts by its offset and its declared fields, a bad one by its offset and the bytes that are compared.
     """
     from pyspark.sql import functions as F
 
@@ -82,7 +83,10 @@ def blocks_of(events: DataFrame, quarantine: DataFrame, topic: Topic) -> list[Bl
         PARTITION, OFFSET, row_hash(events, [PARTITION, OFFSET, *topic.columns]).alias(HASH), F.lit(1).alias("_good")
     )
     bad = quarantine.select(
-        PARTITION, OFFSET, row_hash(quarantine, [PARTITION, OFFSET, "value"]).alias(HASH), F.lit(0).alias("_good")
+        PARTITION,
+        OFFSET,
+        row_hash(quarantine, [PARTITION, OFFSET, *compared_bytes(topic)]).alias(HASH),
+        F.lit(0).alias("_good"),
     )
     rows = (
         good.unionByName(bad)

@@ -15,6 +15,7 @@ from infra.rows.sizes import collect_if_small
 from tables.declare.topic import Topic
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.events.record_decoder import accepted, decode_frame, rejected
+from tables.refresh.events.record_sealer import seal_quarantined
 from tables.refresh.open_platform import Platform
 from tables.refresh.row_diff import ALL_KINDS, of_kinds
 from tables.refresh.target import Target
@@ -64,7 +65,8 @@ def decode_records(platform: Platform, topic: Topic, raw: DataFrame, work: Work)
     lake, name, ledgers = platform.lake, topic.full_name, Ledgers(platform.lake, platform.spark)
     newest_ms = read_ingested_offsets(lake, topic).newest_ms
     decoded = decode_frame(raw, topic, newest_ms, replayed=True).persist()
-    should = {name: accepted(decoded, topic), name + QUARANTINE: rejected(decoded)}
+    refused = seal_quarantined(rejected(decoded), topic, lake.settings)
+    should = {name: accepted(decoded, topic), name + QUARANTINE: refused}
     targets = {each: Target.find(platform.spark, lake, platform.registry, each) for each in should}
     runs = {each: Run(lake, ledgers, each, CAUSE, work.run) for each in should}
     written = dict.fromkeys(should, Written())

@@ -33,14 +33,17 @@ def send(
 ) -> None:
     """Send records to TOPIC, one a line, and print the offsets at which the broker acknowledged them.
 
-    The key is the field of the JSON record that the topic declares as its message_key. Lines are sent as they are:
-    ingest quarantines invalid records. Empty lines are skipped. With -K an empty value is a tombstone.
+    The key is the field of the JSON record that the topic declares as its message_key. Lines are sent as they are,
+    but for what is personal, which is encrypted: ingest quarantines invalid records. Empty lines are skipped. With -K
+    an empty value is a tombstone.
     """
     from kafka.errors import KafkaError
 
     from infra.kafka.record_producer import producing
     from infra.kafka.topic_admin import ensure_topics
     from tables.declare.registry import load
+    from tables.refresh.events.record_sealer import sealing
+    from tables.refresh.events.sealed_topics import require_sealed
     from tables.refresh.events.topic_specs import spec
 
     settings, declared = Settings.from_environment(), load().find_topic(topic)
@@ -49,12 +52,14 @@ def send(
         lines = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115
     except OSError as error:
         raise BadArgument(f"{file}: {error.strerror}.", hint="Expected a file with one record a line.") from None
+    require_sealed(settings, [declared])
     ensure_topics(settings, [spec(declared)])
     records, placed = 0, dict[int, tuple[int, int]]()  # partition -> first and last offset
-    with lines, producing(settings, outage_s=60) as producer:
+    name = declared.full_name
+    with lines, sealing(settings, [declared]) as seal, producing(settings, outage_s=60) as producer:
         pairs = keyed(lines, path, separator)
         try:
-            while sent := [producer.send(declared.full_name, value, key) for key, value in islice(pairs, IN_FLIGHT)]:
+            while sent := [producer.send(name, seal(name, value), key) for key, value in islice(pairs, IN_FLIGHT)]:
                 for place in (future.get() for future in sent):
                     records += 1
                     placed[place.partition] = (placed.get(place.partition, (place.offset,))[0], place.offset)

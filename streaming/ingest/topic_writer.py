@@ -46,6 +46,7 @@ from tables.refresh.events.record_decoder import (
     reject_frame,
     rejected,
 )
+from tables.refresh.events.record_sealer import seal_quarantined
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -266,6 +267,7 @@ class TopicWriter:
     def _commit_quarantine(self, rows: pa.Table | DataFrame, ranges: Ranges) -> bool:
         """Appends to the quarantine; False if another driver has done so since the frontier was read."""
         after = replace(self._quarantine.after(ranges, None), log=self.log, driver=self._driver)
+        rows = seal_quarantined(rows, self._topic, self._lake.settings)
         if self._writers[True].append(rows, _stamp(after, "ingest")).skipped:
             return False
         self._quarantine = after

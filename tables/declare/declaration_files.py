@@ -18,6 +18,7 @@ from tables.algebra.code_mistakes import purity_mistakes
 from tables.algebra.mistake_list import found_by, require_none
 from tables.declare.code_fingerprint import Code, read_code, read_origin
 from tables.declare.parameter_checks import BOUND, NAME, require_known
+from tables.declare.personal import with_sealed_columns
 from tables.declare.refusals.refused_names import HEAVY_IMPORT
 from tables.declare.table import Draft
 from tables.declare.topic import DeviceClock, Topic
@@ -128,7 +129,7 @@ def read_declaration(path: Path) -> Topic | DeclarationFile:
         if isinstance(expected[0], Draft):
             return DeclarationFile(path, expected[0], code, binding, [*mistakes, *expected[0].mistakes])
         require_none(mistakes)
-        return replace(expected[0], **binding)
+        return with_sealed_columns(replace(expected[0], **binding))
 
 
 def _require_description(description: str) -> None:

@@ -19,6 +19,7 @@ from infra.rows.rows import are_here, count, in_spark
 from infra.sql.names import DUCKDB
 from quality.rules import Rule
 from tables.declare.metadata_columns import OFFSET, PARTITION
+from tables.declare.personal import compared_bytes
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.refresh.acceptance import REFRESH
@@ -90,7 +91,7 @@ class Target:
             return cls.of_table(spark, lake, registry.tables[name])
         is_quarantine = name.endswith(QUARANTINE)
         topic = registry.topics[name.removesuffix(QUARANTINE)]
-        compared = ["value", "reasons"] if is_quarantine else list(topic.columns)
+        compared = [*compared_bytes(topic), "reasons"] if is_quarantine else list(topic.columns)
         return cls(spark=spark, lake=lake, name=name, key=(PARTITION, OFFSET), compared=compared)
 
     @cached_property

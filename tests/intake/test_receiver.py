@@ -13,7 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -26,6 +26,8 @@ import pytest
 from infra.kafka import broker as kafka
 from infra.kafka import topic_admin
 from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
+from infra.keys.key_store import KeyStore
+from infra.keys.reader import Reader
 from infra.process import supervisor
 from infra.settings import Settings
 from infra.webhooks.webhook_secrets import add_missing
@@ -33,6 +35,7 @@ from intake import receiver as program
 from intake.bounded_http import CONNECTIONS
 from tables.declare.registry import Registry, load
 from tables.refresh.events.record_decoder import Decoder
+from tables.refresh.events.sealed_topics import require_sealed
 from tables.refresh.events.topic_specs import specs
 from tests.infra.conftest import free_port
 from tests.infra.webhooks.signed import github
@@ -64,6 +67,12 @@ from tables import from_webhook
 
 TOPIC = from_webhook(scheme="github", schema={"repository": "json?", "sender": "json?"})
 '''
+PAYMENTS = '''\
+"""Payments, with the mail of who paid."""
+from tables import from_webhook, personal
+
+TOPIC = from_webhook(scheme="github", schema={"payer": "string", "mail": personal("payer"), "cents": "int"})
+'''
 _ids = count(1)
 
 
@@ -85,15 +94,16 @@ class Receiver:
 def receiver(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
     folder = written(
         tmp_path_factory.mktemp("declared"),
-        {"hub/pushes.py": PUSHES, "hub/notices.py": NOTICES, "hub/examples.py": EXAMPLES},
+        {"hub/pushes.py": PUSHES, "hub/notices.py": NOTICES, "hub/examples.py": EXAMPLES, "hub/payments.py": PAYMENTS},
     )
     registry = load(folder).require_sound()
     home = tmp_path_factory.mktemp("receiver")
     settings = Settings(home=home, bootstrap=broker.bootstrap_servers, webhook_port=free_port())
+    require_sealed(settings, registry.topics.values())
     topic_admin.ensure_topics(broker, specs(registry))
     secrets = settings.webhook_secrets_file
     secrets.touch(mode=0o600)
-    secrets.write_text(f"hub.pushes = {SECRET}\nhub.examples = {SECRET}\n")
+    secrets.write_text(f"hub.pushes = {SECRET}\nhub.examples = {SECRET}\nhub.payments = {SECRET}\n")
     add_missing(settings, [*registry.topics])
     [own] = program.programs(settings, registry)
     command = [sys.executable, "-m", "tests.intake.own_receiver", str(folder)]
@@ -169,6 +179,23 @@ def test_what_is_answered_for_is_in_the_log_byte_for_byte(receiver: Receiver) ->
     assert (found.bodies, found.keys) == ([body], [id.encode()])
     assert sorted(found.headers[0]) == ["webhook-id", "webhook-received-at", "x-github-event"]
     assert found.headers[0]["x-github-event"] == b"push"
+
+
+def test_what_is_personal_is_encrypted_before_the_log(receiver: Receiver) -> None:
+    """The signature is of the body as it was sent; sent again, it is the same record."""
+    id, body = new_id(), b'{"payer": "p1", "mail": "p1@b.c", "cents": 5, "note": "for p1"}'
+    with closing(receiver.connection()) as own:
+        for _ in range(2):
+            own.request("POST", "/hub/payments", body, signed(body, id))
+            answer = own.getresponse()
+            assert (answer.status, json.loads(answer.read())) == (202, {"id": id})
+    first, second = log_of(receiver, "hub.payments")[id].bodies
+    assert first == second
+    record = json.loads(first)
+    assert (record["payer"], record["cents"]) == ("p1", 5)
+    assert b"p1@b.c" not in first
+    with closing(KeyStore(receiver.settings)) as store:
+        assert Reader(store, "test").values([record["mail"], record["note"]])[0] == ["p1@b.c", "for p1"]
 
 
 def test_a_delivery_that_is_sent_again_has_its_first_time(receiver: Receiver) -> None:

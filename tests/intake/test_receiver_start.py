@@ -41,6 +41,16 @@ def test_the_program_changes_with_what_it_has_to_know(settings: Settings, tmp_pa
     assert program != other
 
 
+def test_the_program_changes_with_what_it_has_to_encrypt(settings: Settings, tmp_path: Path) -> None:
+    fields = ['"name": "string?"', '"name": personal("payer")', '"name": personal("payer", path="payer_name")']
+    texts = [
+        FILE.replace('{"cents": "int"}', f'{{"payer": "string", {field}}}').replace("import ", "import personal, ")
+        for field in fields
+    ]
+    found = [programs(settings, declared(tmp_path / str(n), text)) for n, text in enumerate(texts)]
+    assert found[0] != found[1] != found[2]
+
+
 def test_the_port_of_the_receiver_is_known_and_looked_at(settings: Settings) -> None:
     [port] = [port for port in server_ports(settings, webhooks=True) if port.program == "receiver"]
     assert (port.number, port.setting) == (18084, "TWOFOLD_WEBHOOK_PORT")

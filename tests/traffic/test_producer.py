@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 import time
 import zlib
 from collections import Counter
+from contextlib import closing
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,14 @@ import pytest
 
 from infra.errors import BadArgument, BrokerUnreachable
 from infra.kafka.topic_admin import offsets
+from infra.keys.ciphertext import is_sealed
+from infra.keys.key_store import KeyStore, make_keys
+from infra.keys.reader import Reader
 from infra.process import supervisor
 from infra.settings import Settings
+from tables import personal
 from tables.declare import registry
+from tables.declare.personal import with_sealed_columns
 from tables.declare.topic import Topic
 from traffic import producer
 from traffic.ack_journal import read
@@ -202,3 +210,36 @@ def test_a_run_that_is_reported_to_end_journals_all_that_it_sent(log: Settings) 
     assert not summary.complete
     assert 0 < summary.records < 1_500
     assert journalled(summary) == contents(log)
+
+
+@pytest.mark.platform
+def test_what_is_personal_is_encrypted_before_it_is_sent(log: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafka import KafkaConsumer
+
+    declared = registry.load()
+    weather = declared.topics["flights.weather"]
+    changed = replace(weather, schema={**weather.schema, "temperature_f": personal("airport")}, checks=())
+    topics = {**declared.topics, weather.full_name: with_sealed_columns(changed)}
+    monkeypatch.setattr(registry, "load", lambda: registry.Registry(topics, {}))
+    make_keys(log)
+    sent = [
+        json.loads(m.value)
+        for m in producer.messages(*DAY.values(), topics, FaultInjection.none())
+        if m.topic == weather.full_name
+    ]
+    producer.run(log, **DAY, imperfections=FaultInjection.none())
+    consumer = KafkaConsumer(
+        weather.full_name,
+        bootstrap_servers=log.bootstrap_servers,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=60_000,
+    )
+    found = [json.loads(record.value) for _, record in zip(sent, consumer, strict=False)]
+    consumer.close()
+    assert all(is_sealed(record["temperature_f"].encode()) for record in found if record["temperature_f"] is not None)
+    with closing(KeyStore(log)) as store:
+        for record in found:
+            [text], _ = Reader(store, "test").values([record["temperature_f"]])
+            record["temperature_f"] = text and json.loads(text)
+    assert len(sent) > 50
+    assert sorted(map(json.dumps, found)) == sorted(map(json.dumps, sent))

@@ -7,19 +7,23 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from batch.ledgers.run_result import RunResult
 from batch.offset_selection import OffsetSelection
+from batch.rewrite.redrive import _places
+from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.errors import BadArgument
 from infra.settings import Settings
-from tables.declare.registry import Registry
+from tables.declare.registry import Registry, load
+from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA
 from tables.refresh.open_platform import Platform
 from tables.refresh.target import Target
 from tests import rewrites
 from tests.plant import hour, plant, reading
-from tests.tables.declared import TOPIC_FILE, a_topic, edited
+from tests.tables.declared import TOPIC_FILE, a_topic, edited, written
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -165,3 +169,15 @@ def test_a_redrive_that_was_killed_ends_what_it_began(
 def test_an_empty_reason_is_refused(lake: Lake) -> None:
     with pytest.raises(BadArgument, match="The reason is empty"):
         redrive(Platform(None, lake, Registry({NAME: a_topic()}, {})), reason=" ")  # type: ignore[arg-type]
+
+
+def test_what_was_encrypted_as_a_whole_is_left_where_it_is(lake: Lake, tmp_path: Path) -> None:
+    own = edited(TOPIC_FILE, "import Topic\n", "import Topic, personal\n")
+    file = edited(own, '"double?"', 'personal("sensor")')
+    readings = load(written(tmp_path, {"plant/readings.py": file})).require_sound().topics[NAME]
+    lake.ensure(QUARANTINED, QUARANTINE_SCHEMA, statistics=[])
+    values = [b"enc:1:" + b"A" * 22 + b":" + b"A" * 43, b'{"sensor": "enc:1:"}', None]
+    rows = [{"_partition": 0, "_offset": n, "value": value, "reasons": ["wrong"]} for n, value in enumerate(values)]
+    kept = pa.Table.from_pylist(rows, schema=QUARANTINE_SCHEMA)
+    Writer(lake, QUARANTINED).append(kept, CommitTag(app="test", version=1, info={}))
+    assert _places(lake, readings, OffsetSelection(), "wrong")["_offset"].to_pylist() == [1, 2]

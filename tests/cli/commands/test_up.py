@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.platform_start import _failed
+from cli.platform_start import _ensure_topics, _failed
 from infra.chosen_domains import choose_domains
 from infra.delta.lake import Lake
+from infra.errors import BadSetting
+from infra.kafka.record_producer import producing
 from infra.process.supervisor import ProcessState
 from infra.settings import Settings
 from status.captures import capture_findings
@@ -21,6 +23,7 @@ from tables.refresh.events import lost_offsets
 from tables.refresh.events.lost_offsets import Gap
 from tests.cli.conftest import Cli
 from tests.plant import plant
+from tests.tables.declared import written
 
 
 def test_an_unknown_domain_is_refused_before_anything_is_chosen(cli: Cli, home: Path) -> None:
@@ -108,3 +111,27 @@ def test_commands_without_names_are_of_the_chosen_domains(
     assert [cli("reconcile").code, cli("quality").code] == [0, 0]
     shop = [table.full_name for table in load().in_order("shop")]
     assert asked == [[], [], ["shop"], shop]
+
+
+@pytest.mark.platform
+def test_up_makes_the_keys_of_persons_once(broker: Settings, home: Path, tmp_path: Path) -> None:
+    text = '''
+        """Logins."""
+        from tables import Topic, personal
+        TOPIC = Topic(
+            schema={"customer": "string", "at": "timestamp", "mail": personal("customer")},
+            event_time="at", message_key="customer", dedup_keys=["customer"],
+        )
+        '''
+    registry = load(written(tmp_path / "tables", {"up/logins.py": text})).require_sound()
+    settings = Settings(home=home, bootstrap=broker.bootstrap_servers)
+    _ensure_topics(settings, registry)
+    made = settings.key_of_keys_file.read_text()
+    _ensure_topics(settings, registry)
+    assert settings.key_of_keys_file.read_text() == made
+    with producing(settings, outage_s=60) as producer:
+        producer.send("up.logins", b"{}").get()
+    settings.keys_file.unlink()
+    with pytest.raises(BadSetting, match=r"up\.logins: there are records"):
+        _ensure_topics(settings, registry)
+    assert not settings.keys_file.exists()

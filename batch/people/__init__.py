@@ -1,0 +1,1 @@
+"""Data that are held of a person."""

@@ -1,0 +1,1 @@
+"""Commands about persons, and the keys by which their data are encrypted."""

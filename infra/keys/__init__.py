@@ -1,0 +1,1 @@
+"""Keys of persons, and what is encrypted by them."""

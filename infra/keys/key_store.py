@@ -1,0 +1,379 @@
+"""The keys of persons, in SQLite: made at the first use, ended for good when a person is forgotten."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import NamedTuple
+
+from infra.atomic_write import settle
+from infra.errors import BadArgument, BadSetting
+from infra.keys.ciphertext import Key
+from infra.keys.key_of_keys import BYTES, KeyOfKeys, make_key_of_keys, read_keys_of_keys, write_keys_of_keys
+from infra.process.file_locks import exclusive
+from infra.settings import Settings
+
+SETTING = "TWOFOLD_KEYS"
+_SECRET_BYTES, _ID_BYTES, _INDEX_BYTES = 64, 16, 32
+_MOST_KEPT = 100_000
+_PATIENCE_S = 60.0
+_TABLES = """
+CREATE TABLE key_of_keys (no INTEGER NOT NULL, index_key BLOB NOT NULL);
+CREATE TABLE person (
+    ref BLOB PRIMARY KEY, kind TEXT NOT NULL, key_id BLOB NOT NULL UNIQUE, wrapped BLOB, forget_at_ms INTEGER,
+    forgotten_no INTEGER
+) WITHOUT ROWID;
+CREATE INDEX person_by_due ON person (forget_at_ms) WHERE wrapped IS NOT NULL AND forget_at_ms IS NOT NULL;
+CREATE INDEX person_by_end ON person (forgotten_no) WHERE forgotten_no IS NOT NULL;
+CREATE TABLE sealed (topic TEXT, column_name TEXT, PRIMARY KEY (topic, column_name)) WITHOUT ROWID;
+CREATE TABLE access (at_ms INTEGER NOT NULL, who TEXT NOT NULL, purpose TEXT NOT NULL, persons INTEGER NOT NULL);
+"""
+_END = "UPDATE person SET wrapped = NULL, forgotten_no = ? WHERE wrapped IS NOT NULL AND forget_at_ms <= ?"
+
+
+class Person(NamedTuple):
+    """Whose data it is.
+
+    Attributes:
+        kind: `customer` for example.
+        id: by which its data name it.
+    """
+
+    kind: str
+    id: str
+
+
+class Kept(NamedTuple):
+    """The state of one person's key.
+
+    Attributes:
+        key_id: as ciphertext has it; it stays when the key has ended.
+        forget_at_ms: when the key ends, or ended; None: it does not.
+        is_forgotten: whether the key has ended.
+    """
+
+    key_id: bytes
+    forget_at_ms: int | None
+    is_forgotten: bool
+
+
+class Counts(NamedTuple):
+    """Counts of persons of a kind: with a key, of these about to be forgotten, and forgotten."""
+
+    kept: int
+    in_grace: int
+    forgotten: int
+
+
+class KeyStore:
+    """The keys of persons; may be used by several threads, and several processes may have it open."""
+
+    def __init__(self, settings: Settings, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        """Opens the store, and ends the keys that are due.
+
+        Raises:
+            BadSetting: there is no store or no key of keys, they do not belong together, or others can read them.
+        """
+        self._settings, self._file, self._now_ms = settings, settings.keys_file, now_ms
+        _require_private(settings)
+        self._lock = RLock()
+        self._key_of_keys: KeyOfKeys
+        self._index: bytes
+        self._connection = _connect(self._file)
+        self._version = -1
+        self._by_person: dict[Person, tuple[Key | None, int | None]] = {}
+        self._by_id: dict[bytes, tuple[Key | None, int | None]] = {}
+        self._refresh()
+        self.end_due()
+
+    def close(self) -> None:
+        """Closes the store."""
+        self._connection.close()
+
+    def keys_of(self, persons: Iterable[Person], *, until_ms: int | None = None) -> Mapping[Person, Key | None]:
+        """Returns the key of each person, made and on disk if it is new; None: the person is forgotten.
+
+        Args:
+            until_ms: when the keys that are made end, epoch milliseconds; None: when the person is forgotten.
+        """
+        with self._lock:
+            self._refresh()
+            wanted = dict.fromkeys(persons)
+            missing = [person for person in wanted if person not in self._by_person]
+            if missing:
+                self._load(missing, until_ms)
+            return {person: self._valid(self._by_person[person]) for person in wanted}
+
+    def find(self, key_id: bytes) -> Key | None:
+        """Returns the key of an id; None if there is none any more."""
+        with self._lock:
+            self._refresh()
+            if len(self._by_id) > _MOST_KEPT:
+                self._by_id.clear()
+            if key_id not in self._by_id:
+                row = self._connection.execute(
+                    "SELECT wrapped, forget_at_ms FROM person WHERE key_id = ?", [key_id]
+                ).fetchone()
+                self._by_id[key_id] = (row and self._unwrapped(key_id, row[0]), row and row[1])
+            return self._valid(self._by_id[key_id])
+
+    def state_of(self, person: Person) -> Kept | None:
+        """Returns the state of a person's key; None if there was never one."""
+        with self._lock:
+            self._refresh()
+            row = self._connection.execute(
+                "SELECT key_id, forget_at_ms, wrapped IS NULL FROM person WHERE ref = ?", [self._ref(person)]
+            ).fetchone()
+            return row and Kept(row[0], row[1], bool(row[2]))
+
+    def forget(self, person: Person, at_ms: int) -> None:
+        """Lets a person's key end at a time, at once if it has passed; one who has no key yet gets none after that."""
+        self.keys_of([person])
+        with self._writing():
+            self._connection.execute(
+                "UPDATE person SET forget_at_ms = ? WHERE ref = ? AND wrapped IS NOT NULL", [at_ms, self._ref(person)]
+            )
+        self.end_due()
+
+    def remember(self, person: Person) -> None:
+        """Lets a person's key stay.
+
+        Raises:
+            BadArgument: it has ended, or was not about to.
+        """
+        self.end_due()
+        state = self.state_of(person)
+        if state is None or state.forget_at_ms is None:
+            raise BadArgument(f"This {person.kind} is not about to be forgotten.")
+        with self._writing():
+            changed = self._connection.execute(
+                "UPDATE person SET forget_at_ms = NULL WHERE ref = ? AND wrapped IS NOT NULL", [self._ref(person)]
+            ).rowcount
+        if not changed:
+            raise BadArgument(
+                f"This {person.kind} is forgotten: the key was destroyed, and nobody can make it again.",
+                hint="A backup of the store that is older has it, as long as its key of keys was not rotated.",
+            )
+
+    def end_due(self) -> int:
+        """Destroys the keys whose time has passed; returns how many.
+
+        All that were due count as forgotten by one transaction, under one number, greater than all before.
+        """
+        due = "SELECT 1 FROM person WHERE wrapped IS NOT NULL AND forget_at_ms <= ? LIMIT 1"
+        now_ms = self._now_ms()
+        with self._lock:
+            if self._connection.execute(due, [now_ms]).fetchone() is None:
+                return 0
+        with self._writing():
+            last = self._connection.execute("SELECT max(forgotten_no) FROM person").fetchone()[0]
+            return self._connection.execute(_END, [(last or 0) + 1, now_ms]).rowcount
+
+    def counts(self) -> Mapping[str, Counts]:
+        """Counts persons by kind."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT kind, count(wrapped), count(CASE WHEN wrapped IS NOT NULL THEN forget_at_ms END), "
+                "count(forgotten_no) FROM person GROUP BY kind ORDER BY kind"
+            ).fetchall()
+        return {kind: Counts(*numbers) for kind, *numbers in rows}
+
+    def sealed_columns(self, topic: str) -> set[str]:
+        """Returns the columns of a topic of which no value was ever in the clear."""
+        with self._lock:
+            return {
+                name for (name,) in self._connection.execute("SELECT column_name FROM sealed WHERE topic = ?", [topic])
+            }
+
+    def keep_sealed(self, topic: str, columns: Iterable[str]) -> None:
+        """Records the columns of a topic that are encrypted from now on; others are not any more."""
+        with self._writing(keeps_cache=True):
+            self._connection.execute("DELETE FROM sealed WHERE topic = ?", [topic])
+            self._connection.executemany("INSERT INTO sealed VALUES (?, ?)", [(topic, column) for column in columns])
+
+    def note_access(self, who: str, purpose: str, persons: int) -> None:
+        """Adds a line to the ledger of those who read what was encrypted."""
+        with self._writing(keeps_cache=True):
+            self._connection.execute("INSERT INTO access VALUES (?, ?, ?, ?)", [self._now_ms(), who, purpose, persons])
+
+    def accesses(self, limit: int) -> list[tuple[int, str, str, int]]:
+        """Returns the newest lines of that ledger: epoch milliseconds, who, purpose, number of persons."""
+        with self._lock:
+            return self._connection.execute("SELECT * FROM access ORDER BY rowid DESC LIMIT ?", [limit]).fetchall()
+
+    def rotate(self) -> int:
+        """Replaces the key of keys and destroys the old one, so that older backups are of no use; returns its number.
+
+        Killed at any moment, its file has the one of the store, maybe both: the old one is destroyed once it has ended.
+
+        Raises:
+            BadArgument: another process is doing so.
+            BadSetting: the key of keys is not in a file.
+        """
+        with exclusive(Path(f"{self._file}.rotation")) as is_ours:
+            if not is_ours:
+                raise BadArgument("Another process replaces the key of keys now.")
+            self._refresh()
+            new = KeyOfKeys(secrets.token_bytes(BYTES))
+            write_keys_of_keys(self._settings, [self._key_of_keys.key, new.key])
+            with self._writing():
+                rows = self._connection.execute("SELECT ref, wrapped FROM person WHERE wrapped IS NOT NULL").fetchall()
+                again = [(new.wrap(self._secret(wrapped)), ref) for ref, wrapped in rows]
+                self._connection.executemany("UPDATE person SET wrapped = ? WHERE ref = ?", again)
+                self._connection.execute("UPDATE key_of_keys SET no = no + 1, index_key = ?", [new.wrap(self._index)])
+            self._key_of_keys = new
+            write_keys_of_keys(self._settings, [new.key])
+            return int(self._connection.execute("SELECT no FROM key_of_keys").fetchone()[0])
+
+    def backup(self, file: Path) -> None:
+        """Copies the store to a new file, which needs the same key of keys.
+
+        Raises:
+            BadArgument: the file is there already, or cannot be made.
+        """
+        try:
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError as error:
+            raise BadArgument(f"{file}: {error.strerror}.", hint="Expected the name of a new file.") from None
+        with self._lock, closing(sqlite3.connect(file)) as copy:
+            self._connection.backup(copy)
+        settle([file])
+
+    @contextmanager
+    def _writing(self, *, keeps_cache: bool = False) -> Iterator[None]:
+        """Runs the block in a transaction, all of it or nothing."""
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._refresh()
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.rollback()
+                raise
+            finally:
+                if not keeps_cache:
+                    self._drop()
+
+    def _refresh(self) -> None:
+        """Drops what is kept in memory if another process changed the store."""
+        version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version:
+            self._drop()
+            self._find_key_of_keys()
+            self._version = version
+
+    def _drop(self) -> None:
+        self._by_person.clear()
+        self._by_id.clear()
+
+    def _find_key_of_keys(self) -> None:
+        """Reads the key of keys again if it is not the one of the store."""
+        wrapped = self._connection.execute("SELECT index_key FROM key_of_keys").fetchone()[0]
+        if self._version >= 0 and self._key_of_keys.unwrap(wrapped) is not None:
+            return
+        for key_of_keys in read_keys_of_keys(self._settings):
+            if (index := key_of_keys.unwrap(wrapped)) is not None:
+                self._key_of_keys, self._index = key_of_keys, index
+                return
+        raise BadSetting(
+            f"{self._settings.key_of_keys_file}: this is not the key of keys of {self._file}.",
+            hint="Restore the key of keys that the store was made with, or was rotated to last.",
+        )
+
+    def _ref(self, person: Person) -> bytes:
+        return hmac.digest(self._index, f"{person.kind}\0{person.id}".encode(), hashlib.sha256)
+
+    def _load(self, persons: Iterable[Person], until_ms: int | None) -> None:
+        if len(self._by_person) > _MOST_KEPT:
+            self._by_person.clear()
+        select = "SELECT key_id, wrapped, forget_at_ms FROM person WHERE ref = ?"
+        rows = {person: self._connection.execute(select, [self._ref(person)]).fetchone() for person in persons}
+        new = [person for person, row in rows.items() if row is None]
+        if new:
+            with self._writing(keeps_cache=True):
+                self._connection.executemany(
+                    "INSERT INTO person VALUES (?, ?, ?, ?, ?, NULL) ON CONFLICT DO NOTHING",
+                    [(self._ref(person), person.kind, *self._random_key(), until_ms) for person in new],
+                )
+                rows |= {p: self._connection.execute(select, [self._ref(p)]).fetchone() for p in new}
+        for person, (key_id, wrapped, forget_at_ms) in rows.items():
+            self._by_person[person] = (self._unwrapped(key_id, wrapped), forget_at_ms)
+
+    def _random_key(self) -> tuple[bytes, bytes]:
+        return secrets.token_bytes(_ID_BYTES), self._key_of_keys.wrap(secrets.token_bytes(_SECRET_BYTES))
+
+    def _unwrapped(self, key_id: bytes, wrapped: bytes | None) -> Key | None:
+        return None if wrapped is None else Key(key_id, self._secret(wrapped))
+
+    def _secret(self, wrapped: bytes) -> bytes:
+        """Decrypts a key. One that cannot be read is an error: without a key a person counts as forgotten."""
+        secret = self._key_of_keys.unwrap(wrapped)
+        if secret is None:  # another process has replaced the key of keys just now
+            self._find_key_of_keys()
+            secret = self._key_of_keys.unwrap(wrapped)
+        if secret is None:
+            raise BadSetting(f"{self._file} is damaged: a key in it cannot be decrypted.", hint="Restore a backup.")
+        return secret
+
+    def _valid(self, found: tuple[Key | None, int | None]) -> Key | None:
+        key, forget_at_ms = found
+        return None if forget_at_ms is not None and forget_at_ms <= self._now_ms() else key
+
+
+def make_keys(settings: Settings) -> None:
+    """Makes a store, and a key of keys unless there is one; nothing if there is a store.
+
+    Raises:
+        BadSetting: the key of keys cannot be read.
+    """
+    file = settings.keys_file
+    if file.exists():
+        return
+    make_key_of_keys(settings)
+    key_of_keys = read_keys_of_keys(settings)[0]
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = Path(f"{file}.{os.getpid()}.draft")
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+    with closing(_connect(draft)) as connection:
+        connection.executescript(_TABLES)
+        index = key_of_keys.wrap(secrets.token_bytes(_INDEX_BYTES))
+        connection.execute("INSERT INTO key_of_keys VALUES (1, ?)", [index])
+    try:
+        os.link(draft, file)  # unlike a rename, it does not replace what another process was faster to make
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    settle([file])
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
+    # What was encrypted by a key must not outlive a crash of the machine that the key does not.
+    for statement in ("PRAGMA secure_delete = ON", "PRAGMA synchronous = EXTRA"):
+        connection.execute(statement)
+    return connection
+
+
+def _require_private(settings: Settings) -> None:
+    file = settings.keys_file
+    if not file.exists():
+        raise BadSetting(
+            f"There is no store of persons' keys at {file}.",
+            hint=f"{SETTING} names it. Restore it from a backup; `./twofold up` makes one where there are no data yet.",
+        )
+    if (mode := file.stat().st_mode & 0o777) & 0o077:
+        raise BadSetting(f"{file} has the mode {mode:o}: other users can read it.", hint=f"chmod 600 {file}.")
+    if "://" not in settings.lake_uri and file.resolve().is_relative_to(Path(settings.lake_uri).resolve()):
+        raise BadSetting(
+            f"{file} is in the lake, whose copies would keep the keys.", hint=f"Set {SETTING} to another place."
+        )

@@ -1,0 +1,61 @@
+"""Decrypts values of persons, and writes down who read how many."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from infra.keys.ciphertext import Key, unseal
+from infra.keys.key_store import KeyStore
+
+
+class Reader:
+    """Decrypts for one user; a value whose key has ended, or that was never encrypted, is null."""
+
+    def __init__(self, store: KeyStore, purpose: str) -> None:
+        self._store, self._purpose = store, purpose
+        self._use = -1
+        self._seen: set[bytes] = set()
+
+    def reveal(self, column: pa.ChunkedArray, use: int) -> pa.Array:
+        """Decrypts a column: texts as they are, other values as JSON.
+
+        Before any value is returned, the ledger of accesses has how many persons it is of, but for those of whom it has
+        a line of the same use.
+
+        Args:
+            use: the number of the query, for example.
+        """
+        found, persons = self.values(column.to_pylist())
+        if use != self._use:
+            self._use, self._seen = use, set()
+        if new := persons - self._seen:
+            self.note_access(len(new))
+            self._seen |= new
+        return pa.array(found, pa.string())
+
+    def note_access(self, persons: int) -> None:
+        """Adds to the ledger of accesses that this user is about to read what is held of so many persons."""
+        self._store.note_access(pwd.getpwuid(os.getuid()).pw_name, self._purpose, persons)
+
+    def values(self, texts: Iterable[str | None]) -> tuple[list[str | None], set[bytes]]:
+        """Decrypts values; returns the ids of the keys, too."""
+        used: set[bytes] = set()
+
+        def find(key_id: bytes) -> Key | None:
+            key = self._store.find(key_id)
+            used.update([key_id] if key else [])
+            return key
+
+        return [None if text is None else _text(unseal(text, find)) for text in texts], used
+
+
+def _text(content: bytes | None) -> str | None:
+    import msgspec
+
+    if content is None:
+        return None
+    return msgspec.json.decode(content, type=str) if content[:1] == b'"' else content.decode()

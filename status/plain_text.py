@@ -1,0 +1,41 @@
+"""Finds records that other producers wrote with values of persons in the clear."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.delta.datafusion_sql import select
+from infra.delta.lake import QUARANTINE, Lake
+from infra.instants import epoch_ms
+from infra.sql.names import DATAFUSION
+from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from tables.declare.personal import personal_columns, sealed_rule
+from tables.declare.registry import Registry
+
+DAYS = 7
+"""A record is a problem for so long after it was appended."""
+
+
+def plain_text_problems(lake: Lake, registry: Registry, now: datetime) -> list[str]:
+    """Describes, for each topic with columns of persons, the newest records that have some in the clear."""
+    kind = pa.timestamp("us", "UTC")
+    since = DATAFUSION.moment(kind, epoch_ms(now - timedelta(days=DAYS)) or 0)
+    problems = []
+    for name, topic in registry.topics.items():
+        rules = [str(sealed_rule(column)) for column in personal_columns(topic)]
+        if not rules or not lake.exists(name + QUARANTINE):
+            continue
+        columns = [PARTITION, OFFSET, APPENDED_AT, "reasons"]
+        rows = select(lake.open(name + QUARANTINE), columns, f"{APPENDED_AT} >= {since}")
+        is_found = pc.is_in(pc.list_flatten(rows["reasons"]), pa.array(rules))
+        found = rows.take(pc.unique(pc.list_parent_indices(rows["reasons"]).filter(is_found)))
+        if len(found):
+            last = found.sort_by([(APPENDED_AT, "descending")]).slice(0, 1).to_pylist()[0]
+            problems.append(
+                f"{name}: {len(found):,} records of {DAYS} days have values of persons in the clear, by a producer "
+                f"that does not encrypt: the last is at partition {last[PARTITION]}, offset {last[OFFSET]} of the log"
+            )
+    return problems

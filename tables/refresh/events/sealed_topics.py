@@ -1,0 +1,69 @@
+"""Requires that columns of persons are encrypted since their first record, and that the keys are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+
+from infra.delta.lake import Lake
+from infra.errors import BadDeclaration, BadSetting
+from infra.kafka.topic_admin import offsets
+from infra.keys.key_store import SETTING, KeyStore, make_keys
+from infra.settings import Settings
+from tables.declare.personal import personal_columns
+from tables.declare.topic import Topic
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+
+
+def require_sealed(settings: Settings, topics: Iterable[Topic]) -> None:
+    """Refuses columns of persons that the log or the lake has in the clear; makes the keys before the first record.
+
+    Raises:
+        BadDeclaration: records of the topic are older than its columns of persons.
+        BadSetting: records are encrypted, and the store of keys or the key of keys is missing.
+        BrokerUnreachable: retryable.
+    """
+    topics = list(topics)
+    chosen = [topic for topic in topics if personal_columns(topic)]
+    if not chosen and not settings.keys_file.exists():
+        return
+    lake = Lake(settings)
+    bounds = offsets(settings, [topic.full_name for topic in chosen]) if chosen else {}
+    written = {
+        topic.full_name
+        for topic in chosen
+        if any(place.latest for place in bounds.get(topic.full_name, {}).values()) or _is_ingested(lake, topic)
+    }
+    if not settings.keys_file.exists():
+        if written:
+            raise BadSetting(
+                f"{', '.join(sorted(written))}: there are records, and {settings.keys_file}, which has the keys by "
+                "which they are encrypted, is missing. No new one is made.",
+                hint=f"Restore it and the key of keys from their backups, or set {SETTING} to where it is.",
+            )
+        make_keys(settings)
+    with closing(KeyStore(settings)) as store:
+        for topic in topics:
+            columns, known = set(personal_columns(topic)), store.sealed_columns(topic.full_name)
+            if topic.full_name in written:
+                _require_no_plain_text(lake, topic, columns - known, is_new=not known)
+            if columns != known:
+                store.keep_sealed(topic.full_name, sorted(columns))
+
+
+def _is_ingested(lake: Lake, topic: Topic) -> bool:
+    return lake.exists(topic.full_name) and any(read_ingested_offsets(lake, topic).ends.values())
+
+
+def _require_no_plain_text(lake: Lake, topic: Topic, columns: set[str], *, is_new: bool) -> None:
+    """Refuses columns that were declared otherwise before; a field that was not declared was encrypted, too."""
+    if not is_new:
+        held = lake.open(topic.full_name).schema().fields if lake.exists(topic.full_name) else []
+        columns = columns & {field.name for field in held}
+    if columns:
+        raise BadDeclaration(
+            f"tables/{topic.domain}/{topic.name}.py: {', '.join(sorted(columns))} cannot be personal, since the log "
+            f"of {topic.full_name}, its archive and its events have records with plain text.",
+            hint="Declare a new topic with the columns of persons, send it what the old one has (`./twofold send` "
+            "encrypts), let tables read it, then delete the old topic, its archive and its tables.",
+        )
