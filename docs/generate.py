@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
@@ -48,10 +48,6 @@ def purpose_of(documented: Any) -> str:
 def declarations() -> str:
     """The parts of a declaration: parameters, rules, and functions for its body."""
     from quality import rules
-    from tables.declare import spark_names
-    from tables.declare.functions import bloom_filters, event_patterns, stored_searches
-    from tables.declare.outputs import postgres_output, search_output, topic_output, webhook_output
-    from tables.declare.personal import person, personal
     from tables.declare.table import Parameters, Strategy, Table
     from tables.declare.topic import DeviceClock, Topic
 
@@ -92,22 +88,23 @@ def declarations() -> str:
         "## Rules\n\n`from tables import ...`. Null keeps every rule except `not_null`, as with CHECK in SQL; "
         "an empty table keeps all.\n\n" + table(["rule", "kept when", "on topics", "on tables"], rows) + "\n"
     )
-    for module in (
-        spark_names,
-        event_patterns,
-        bloom_filters,
-        stored_searches,
-        postgres_output,
-        search_output,
-        topic_output,
-        webhook_output,
-    ):
+    return "\n".join([*parts, *_functions()])
+
+
+def _functions() -> Iterator[str]:
+    """The functions that declarations call, and the outputs that they name."""
+    from tables.declare import spark_names
+    from tables.declare.functions import bloom_filters, event_patterns, stored_searches
+    from tables.declare.outputs import postgres_output, search_output, topic_output, webhook_output
+    from tables.declare.personal import person, personal
+
+    called = (spark_names, event_patterns, bloom_filters, stored_searches)
+    for module in (*called, postgres_output, search_output, topic_output, webhook_output):
         functions = [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == module.__name__]
         for function in functions:
             if not function.__name__.startswith("_"):
-                parts.append(_function(function))
-    parts += [_function(personal), _function(person)]
-    return "\n".join(parts)
+                yield _function(function)
+    yield from (_function(personal), _function(person))
 
 
 def _default(parameter: Field[object], *, inferred: bool) -> str:
