@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 IN_FLIGHT = 10_000  # kafka-python itself would buffer without bound
 LONGEST_NAME = 249  # of a topic, by Kafka
-_QUEUE_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
 def send(
@@ -94,8 +92,9 @@ def work(
     from infra.duration import parse_duration
     from infra.kafka.topic_admin import ensure_topics
     from outputs.work.work_queue import WorkQueue, count, run_below_reaper
+    from tables.declare.outputs.output import is_name
 
-    if not _QUEUE_NAME.match(name):
+    if not is_name(name):
         raise BadArgument(
             f"--name={name!r} cannot name a queue.",
             hint="Use lower-case letters, digits and _, beginning with a letter.",

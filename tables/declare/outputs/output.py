@@ -36,7 +36,7 @@ class Output:
 
     def __post_init__(self) -> None:
         for parameter, value in (("name", self.name), ("destination", self.destination)):
-            if not isinstance(value, str) or (value and not _is_name(value)):
+            if not isinstance(value, str) or (value and not is_name(value)):
                 raise self.mistake(parameter, value, "a name of lower-case letters, digits and _, a letter first")
         if self.when not in ("changed", "closed"):
             raise self.mistake("when", self.when, "'changed' or 'closed'")
@@ -67,7 +67,8 @@ class Output:
         yield from ()
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
+    """Whether it is of lower-case letters, digits and _, a letter first."""
     return text.isascii() and text.isidentifier() and text.islower() and text[0] != "_"
 
 
