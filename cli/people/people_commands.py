@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cli.console import out, print_json
+from cli.console import harmless, out, print_json
 from infra.errors import BadArgument
 from infra.instants import from_epoch_ms
 from infra.settings import Settings
@@ -40,17 +40,18 @@ def forget(
         if now and not yes:
             if not sys.stdin.isatty():
                 raise BadArgument("--now cannot be taken back, and nobody can be asked.", hint="Add --yes.")
-            typer.confirm(f"Destroy the key of the {kind} {id}? It cannot be taken back.", abort=True)
+            typer.confirm(harmless(f"Destroy the key of the {kind} {id}? It cannot be taken back."), abort=True)
         is_new = store.state_of(person) is None
         days = 0 if now else settings.forget_after_days
         store.forget(person, time.time_ns() // 1_000_000 + days * DAY_MS)
         state = store.state_of(person)
     seen = " No record of this person was encrypted before." if is_new else ""
     if state is None or state.is_forgotten or state.forget_at_ms is None:
-        out.print(f"The {kind} {id} is forgotten: the key is destroyed.{seen}")
+        out.print(f"The {kind} {id} is forgotten: the key is destroyed.{seen}", markup=False)
         return
     at = from_epoch_ms(state.forget_at_ms)
-    out.print(f"The {kind} {id} is forgotten on {at:%Y-%m-%d %H:%M} UTC; `remember {kind} {id}` takes it back.{seen}")
+    until = f"on {at:%Y-%m-%d %H:%M} UTC; `remember {kind} {id}` takes it back."
+    out.print(f"The {kind} {id} is forgotten {until}{seen}", markup=False, soft_wrap=True)
 
 
 def remember(kind: Kind, id: Id) -> None:
@@ -62,7 +63,7 @@ def remember(kind: Kind, id: Id) -> None:
     person = require_person(load(), kind, id)
     with closing(KeyStore(Settings.from_environment())) as store:
         store.remember(person)
-    out.print(f"The {kind} {id} is not forgotten: the key stays.")
+    out.print(f"The {kind} {id} is not forgotten: the key stays.", markup=False)
 
 
 def export(kind: Kind, id: Id) -> None:

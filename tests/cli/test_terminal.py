@@ -54,6 +54,9 @@ SILENT = {
     "ingest-once": "a log",
     "maintain-once": "a log",
     "check": "names and texts of declarations, which are ours",
+    "forget": "the id that was typed, through the console",
+    "remember": "the id that was typed, through the console",
+    "export": "one JSON document, which `tests/cli/people` feeds hostile data",
     "recapture": "names of declarations, which are ours, and counts of rows; a preview keys, through the console",
 }
 """Commands that print no data, and what they print."""

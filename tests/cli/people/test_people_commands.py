@@ -142,3 +142,19 @@ def test_keys_are_rotated_and_backed_up(cli: Cli, platform: Settings, tmp_path: 
     shown = cli("keys")
     assert "sender" in shown.out
     assert str(platform.keys_file) in shown.out
+
+
+def test_ids_and_values_print_nothing_that_a_terminal_obeys(cli: Cli, platform: Settings) -> None:
+    hostile = "[/]\x1b]52;c;cm0=\x07"
+    for words in (["forget", "sender", hostile], ["remember", "sender", hostile]):
+        ran = cli(*words)
+        assert ran.code == 0
+        assert "[/]\\u001b]52" in ran.out
+        assert "\x1b" not in ran.out
+    rows = pa.Table.from_pylist(
+        [{"id": 3, "sender": "ann", "receiver": 7, "mail": hostile, "text": None, "_rest": None}]
+    )
+    write_deltalake(platform.home / "lake" / "post" / "letters", rows, mode="append")
+    ran = cli("export", "sender", "ann")
+    assert "\\u001b]52" in ran.out
+    assert "\x1b" not in ran.out
