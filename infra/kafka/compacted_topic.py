@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -39,8 +40,12 @@ class TransactionalWriter:
                 compression_type="lz4",
                 metrics_enabled=False,
             )
-            # What an earlier writer has left open is committed or given up from here on.
-            self._producer.init_transactions()
+            try:
+                # What an earlier writer has left open is committed or given up from here on.
+                self._producer.init_transactions()
+            except BaseException:
+                self.close()
+                raise
         self._settings = settings
 
     def write(self, records: Iterable[Record]) -> None:
@@ -85,6 +90,7 @@ class NewestValues:
             BrokerUnreachable: retryable.
         """
         from kafka import TopicPartition
+        from kafka.errors import KafkaTimeoutError
 
         place = TopicPartition(self._topic, 0)
         with _answering(self._settings):
@@ -94,8 +100,10 @@ class NewestValues:
             if not consumer.assignment():
                 consumer.assign([place])
                 consumer.seek_to_beginning(place)
-            end = consumer.end_offsets([place])[place]
+            end, deadline = consumer.end_offsets([place])[place], time.monotonic() + _ANSWER_S
             while consumer.position(place) < end:
+                if time.monotonic() > deadline:
+                    raise KafkaTimeoutError(f"{self._topic} was not read within {_ANSWER_S} s")
                 for record in consumer.poll(timeout_ms=_POLL_MS).get(place, []):
                     if record.value is None:
                         self._values.pop(record.key, None)
