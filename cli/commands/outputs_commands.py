@@ -69,7 +69,7 @@ def chosen_output(declared: Table, name: str, kind: type[Output]) -> Output:
         one = "output" if kind is Output else f"output to_{kind.kind}"
         raise BadArgument(
             f"{declared.full_name} has no {one}.",
-            hint="A table declares them: outputs=[to_postgres(), to_search(text=[...]), to_webhook(...)].",
+            hint="A table declares them: outputs=[to_postgres()]; also to_search, to_topic, to_webhook.",
         )
     if (name or len(outputs) > 1) and name not in outputs:
         shown = f"no output {name!r}" if name else f"{len(outputs)} outputs"
