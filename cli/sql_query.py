@@ -99,7 +99,7 @@ class Analyst:
         self.connection.create_function(name, called, [parameter], result)
 
     def define_by_column(self, name: str, function: Callable[[pa.ChunkedArray], pa.Array]) -> None:
-        """Lets queries call a function of a column of texts, also of nulls, each time anew."""
+        """Lets queries call a function of a column of texts, also of nulls, each time again."""
         from duckdb.func import FunctionNullHandling, PythonUDFType
 
         def called(column: Any) -> Any:  # DuckDB evaluates annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from batch.audit.hash_buckets import Turn
 from infra.delta.lake import Lake
@@ -42,11 +42,11 @@ def _audit_copy(lake: Lake, table: Table, output: Output, turn: Turn) -> Audited
     try:
         found = compare_copy(lake, table, open_target(lake, table, output), turn.number, turn.of)
     except TwofoldError as error:
-        return AuditedCopy(**{**vars(audited), "fault": f"{name} is not compared: {error.message}"})
+        return replace(audited, fault=f"{name} is not compared: {error.message}")
     if found is None:
         return audited
     fault = ""
     if found.differing:
         again = f"`./twofold outputs resend {audited.table} --output {audited.output} --from now` repairs it"
         fault = f"{name} differs in {found.differing:,} of {found.rows:,} rows; {again}"
-    return AuditedCopy(**{**vars(audited), "rows": found.rows, "differing": found.differing, "fault": fault})
+    return replace(audited, rows=found.rows, differing=found.differing, fault=fault)

@@ -187,7 +187,7 @@ class KeyStore:
         return {kind: Counts(*numbers) for kind, *numbers in rows}
 
     def sealed_columns(self, topic: str) -> set[str]:
-        """Returns the columns of a topic of which no value was ever in the clear."""
+        """Returns the columns of a topic whose values were never in the clear."""
         with self._lock:
             return {
                 name for (name,) in self._connection.execute("SELECT column_name FROM sealed WHERE topic = ?", [topic])

@@ -88,7 +88,7 @@ class SearchIndex:
         return len(refused)
 
     def _change(self, changes: pa.Table) -> list[Refused]:
-        """Makes the documents of changed keys anew; a try that was cut short is simply repeated."""
+        """Replaces the documents of changed keys; a try that was cut short is simply repeated."""
         if strange := [name for name in self.text if not pa.types.is_string(changes.schema.field(name).type)]:
             raise SchemaMismatch(f"The text of an index has to be strings: {', '.join(strange)} is none.")
         refused: list[Refused] = []

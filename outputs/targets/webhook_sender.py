@@ -56,7 +56,7 @@ class WebhookSender:
     """Sends what a queue has; used by one thread.
 
     Args:
-        receiver: returns the URL, and the secrets, each of which signs every request.
+        receiver: returns the URL, and the secrets; each one signs every request.
         allowed: networks in which the receiver may be although they are not public.
     """
 
