@@ -20,8 +20,7 @@ def keeps_copies(registry: Registry) -> bool:
     """Whether the supervised database has the copy of a table."""
     from tables.declare.outputs.postgres_output import PostgresOutput
 
-    outputs = (output for table in registry.tables.values() for output in table.outputs)
-    return any(isinstance(output, PostgresOutput) and not output.destination for output in outputs)
+    return any(isinstance(output, PostgresOutput) and not output.destination for _, output in registry.outputs())
 
 
 def copy_programs(settings: Settings, registry: Registry, others: Sequence[Program]) -> list[Program]:
@@ -37,9 +36,9 @@ def copy_programs(settings: Settings, registry: Registry, others: Sequence[Progr
 def output_programs(settings: Settings, registry: Registry) -> list[Program]:
     """Returns the program that moves outputs on; it changes with the declarations, so that `up` restarts it."""
     from infra.process.supervisord import Program
-    from outputs.follow.runner import NAME, declared_outputs
+    from outputs.follow.runner import NAME
 
-    if not any(declared_outputs(registry)):
+    if not any(registry.outputs()):
         return []
     return [
         Program(

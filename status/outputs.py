@@ -12,7 +12,7 @@ from infra.process import supervisor
 from infra.process.doctor import Finding
 from infra.settings import Settings
 from outputs.follow.output_state import OutputState, StateFile
-from outputs.follow.runner import NAME, declared_outputs
+from outputs.follow.runner import NAME
 from outputs.refused_rows import refused_counts
 from tables.declare.registry import Registry
 
@@ -46,7 +46,7 @@ class OutputReport:
 
 def output_reports(lake: Lake, registry: Registry, now: datetime) -> list[OutputReport]:
     """Reports every output of these declarations; what holds the copies is not asked."""
-    declared = list(declared_outputs(registry))
+    declared = list(registry.outputs())
     if not declared:
         return []
     refused = refused_counts(lake)
@@ -110,7 +110,7 @@ def _state(known: OutputState, waiting: int, behind: int | None, *, runs: bool) 
 
 def outputs_finding(settings: Settings, registry: Registry) -> list[Finding]:
     """Looks for outputs that have failed; none where no table has one."""
-    declared = list(declared_outputs(registry))
+    declared = list(registry.outputs())
     failed = {
         f"{table.full_name}: {name}": error
         for table, output in declared

@@ -126,7 +126,6 @@ def doctor(as_json: Json = False) -> None:
 
 def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = True) -> None:
     """Prints the addresses of the platform's pages, and the next commands."""
-    from outputs.follow.runner import declared_outputs
     from tables.declare.sources.webhook_topic import webhook_topics
 
     lines = []
@@ -140,7 +139,7 @@ def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = T
     if topics := webhook_topics(registry):
         lines += [("Webhooks", f"{settings.receiver_address}/{topics[0].domain}/{topics[0].name}")]
         lines += [("", f"secrets in {settings.webhook_secrets_file}")]
-    searched = [table.full_name for table, output in declared_outputs(registry) if output.kind == "search"]
+    searched = [table.full_name for table, output in registry.outputs() if output.kind == "search"]
     lines += [
         ("Kafka", settings.bootstrap_servers),
         ("Spark", "./twofold spark"),

@@ -34,13 +34,6 @@ _TRUSTED_S = 10.0
 """For so long the position of a copy is believed to be what it was, while nothing is sent."""
 
 
-def declared_outputs(registry: Registry) -> Iterator[tuple[Table, Output]]:
-    """Yields the outputs of all tables, each with its table."""
-    for table in registry.tables.values():
-        for output in table.outputs:
-            yield table, output
-
-
 def run(settings: Settings, registry: Registry) -> None:
     """Moves all outputs on until SIGTERM or SIGINT; each then ends its step.
 
@@ -57,7 +50,7 @@ def run(settings: Settings, registry: Registry) -> None:
                 f"Another process moves the outputs of {settings.home}.", hint="`./twofold status` shows it."
             )
         lake = Lake(settings)
-        kept = [one for table, output in declared_outputs(registry) for one in _kept(lake, table, output)]
+        kept = [one for table, output in registry.outputs() for one in _kept(lake, table, output)]
         while not stop.wait(_LOOK_S):
             for output in kept:
                 output.keep()

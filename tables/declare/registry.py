@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -27,7 +27,7 @@ from tables.declare.declaration_files import (
     require_domain_name,
 )
 from tables.declare.inference import RECORD, Inference, complete, kept, plan_mistakes, redundant
-from tables.declare.outputs.output import output_mistakes
+from tables.declare.outputs.output import Output, output_mistakes
 from tables.declare.refusals.refused_keys import NO_COLUMN, OPEN_KEY, TAKEN
 from tables.declare.refusals.refused_names import UNKNOWN_INPUT
 from tables.declare.refusals.refused_times import NEVER_CLOSES
@@ -90,6 +90,10 @@ class Registry:
     def domain_topics(self, domain: str) -> list[Topic]:
         self.require_domain(domain)
         return [topic for topic in self.topics.values() if topic.domain == domain]
+
+    def outputs(self) -> Iterator[tuple[Table, Output]]:
+        """Yields the outputs of all tables, each with its table."""
+        return ((table, output) for table in self.tables.values() for output in table.outputs)
 
     def left_out(self, names: Collection[str] = ()) -> dict[str, BadDeclaration]:
         """Returns the faults of declarations that `chosen` leaves out: of the named domains, or of all."""
