@@ -1,8 +1,10 @@
-"""The interface of targets: a copy and its position."""
+"""The interfaces of targets: a copy or a row of changes, and its position."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
+
+from infra.errors import ChangesGone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,8 +32,26 @@ class Target(Protocol):
         """Reads the rows of the copy whose keys belong to a page.
 
         Args:
-            schema: of the view; a column that the copy has not, or with another type, is null.
+            schema: of the view; a column that the copy has not is null.
 
         Raises:
             ChangesGone: what was sent cannot be read.
         """
+
+
+class ChangeTarget(Target, Protocol):
+    """What gets the changes of each commit, and cannot be read."""
+
+    def closed_ms_at(self, table_id: str, version: int) -> int | None:
+        """Returns by when rows had closed as the changes of a version were sent, as far as that is known."""
+
+
+def unreadable(table: str) -> ChangesGone:
+    """Builds the error of what cannot be read."""
+    return ChangesGone(
+        f"{table}: what changed after the last version that was sent cannot be known: that version is gone, or the "
+        "table was made again.",
+        hint=f"./twofold outputs resend {table} --from N sends what changed after version N, --from now only what "
+        "changes from now on.",
+        table=table,
+    )

@@ -9,13 +9,14 @@ import pyarrow as pa
 from infra.delta.change_feed import sides_of
 from infra.delta.lake import Lake
 from infra.errors import BadArgument, TryAgain
-from outputs.next_step import MOST_ROWS, no_changes
+from outputs.next_step import MOST_ROWS, closed_by_now, no_changes, open_at
+from outputs.position import Position
 from outputs.view import KEY, View
 from tables.refresh.row_diff import difference, matching
 
 if TYPE_CHECKING:
-    from outputs.output_target import Target
-    from outputs.position import Position
+    from outputs.output_target import ChangeTarget, Target
+    from tables.declare.outputs.output import Output
     from tables.declare.table import Table
 
 
@@ -67,6 +68,31 @@ def resend_from(target: Target, lake: Lake, table: Table, version: int) -> int:
     changes = pa.concat_tables([difference(after, none, [KEY]), difference(none, gone, [KEY])])
     target.send(changes, position, position)
     return len(changes)
+
+
+def resume(target: ChangeTarget, lake: Lake, table: Table, output: Output, version: int | None) -> int:
+    """Has the changes sent next that come after a version of the table, whatever was sent; returns the version.
+
+    Args:
+        version: None: the newest.
+
+    Raises:
+        BadArgument: the table has no such version yet.
+        ChangesGone: it cannot be read any more.
+    """
+    name, before, view = table.full_name, target.position(), View.declared(table, output)
+    closed_ms = closed_by_now(lake, table, view, before)
+    newest = lake.version(name)
+    at = newest if version is None else version
+    if at > newest:
+        raise BadArgument(f"--from {at}: expected now, or a version up to {newest}, the newest of {name}.")
+    opened = open_at(lake, name, at)
+    id, commit = str(opened.metadata().id), lake.commit_digest(name, at)
+    if version is not None:
+        closed_ms = target.closed_ms_at(id, at)
+    after = Position(definition=view.definition, table_id=id, version=at, commit=commit, closed_ms=closed_ms)
+    target.send(no_changes(view, opened), before, after)
+    return at
 
 
 def _position(target: Target, table: Table) -> Position:

@@ -53,6 +53,8 @@ DATABASES = {"shop": shop_database}
 """Domain -> the module that writes to the captured database for it."""
 WEBHOOKS = {"shop": refund_notices}
 """Domain -> the module that sends webhooks to it."""
+FOLLOWED = {"shop": ("shop.guessed_cards", refund_notices.TOPIC)}
+"""Domain -> the table whose rows the demo sends to a receiver, and the topic whose records it hands to workers."""
 SOURCES: Mapping[str, TrafficSource] = {"flights": flight_source, "shop": shop_source}
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult, run_name
@@ -190,6 +189,8 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
 
 def _outputs(copy: Platform, table: Table, kept: Path) -> dict[str, int]:
     """Counts the rows of each output of a table that change."""
+    import pyarrow.dataset as ds  # imports pandas, too
+
     closed_ms = Checkpoint.of_table(copy.lake.settings, table).watermark_ms() if table.outputs else None
     parts = ds.dataset(kept, format="parquet")
     return {

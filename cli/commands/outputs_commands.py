@@ -13,12 +13,12 @@ from cli.commands.rebuild_commands import TableName
 from cli.console import Json, make_table, out, print_json, shown_duration
 from infra.errors import BadArgument, nearest
 from infra.settings import Settings
-from tables.declare.outputs.output import Output
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from status.outputs import OutputReport
+    from tables.declare.outputs.output import Output
     from tables.declare.table import Table
 
 OutputName = Annotated[str, typer.Option("--output", metavar="NAME", help="The output, where TABLE has several.")]
@@ -64,6 +64,8 @@ def chosen_output(declared: Table, name: str, kind: type[Output]) -> Output:
     Raises:
         BadArgument: the table has no such output, or several and none is named.
     """
+    from tables.declare.outputs.output import Output
+
     outputs = {one.name_for(declared.name): one for one in declared.outputs if isinstance(one, kind)}
     if not outputs:
         one = "output" if kind is Output else f"output to_{kind.kind}"
@@ -86,18 +88,18 @@ def resend(
         typer.Option(
             "--from",
             metavar="N|now",
-            help="now: the copy is compared with the table, and gets what differs; a webhook skips what changed "
-            "before. N: each row that changed since version N of the table is sent again, whether the copy has it or "
-            "not; a webhook sends the commits after N once more.",
+            help="now: the copy is compared with the table, and gets what differs; changes (webhooks, topics "
+            "without compaction) go on with the next one. N: each row that changed since version N of the table is "
+            "sent again, whether the copy has it or not; changes are those of the commits after N once more.",
         ),
     ],
     output: OutputName = "",
 ) -> None:
     """Send rows of TABLE to the copy of an output again: after the copy was edited, or restored from a backup."""
     from infra.delta.lake import Lake
-    from outputs.resend import resend_all, resend_from
-    from outputs.targets.open_target import open_target
-    from outputs.targets.webhook_queue import WebhookQueue
+    from outputs.resend import resend_all, resend_from, resume
+    from outputs.targets.open_target import open_change_target, open_target
+    from tables.declare.outputs.output import Output
     from tables.declare.registry import load
 
     declared = load().find_table(table)
@@ -105,11 +107,12 @@ def resend(
     if start != "now" and not start.isdecimal():
         raise BadArgument(f"--from {start}: expected a version of the table, or now.")
     lake, version = Lake(Settings.from_environment()), None if start == "now" else int(start)
-    target = open_target(lake, declared, chosen)
-    if isinstance(target, WebhookQueue):
-        after = target.resume(lake, declared, chosen, version)
+    if not chosen.is_read:
+        after = resume(open_change_target(lake, declared, chosen), lake, declared, chosen, version)
         out.print(f"{declared.full_name}: what changed after version {after} is sent next; ./twofold outputs shows it.")
-    elif version is None:
+        return
+    target = open_target(lake, declared, chosen)
+    if version is None:
         resend_all(target, lake, declared)
         out.print(f"{declared.full_name}: the copy is compared with the table next; ./twofold outputs shows it.")
     else:

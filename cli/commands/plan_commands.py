@@ -49,11 +49,10 @@ def plan(
     Exit code 0: nothing would change; 1: something would; 2: a declaration has a mistake.
     """
     settings = Settings.from_environment()
-    from batch.plan.code_changes import code_changes, plan_code
+    from batch.plan.code_changes import code_changes
     from infra.delta.lake import Lake
     from infra.duration import parse_duration
     from tables.declare.registry import load, running_domains
-    from tables.refresh.open_platform import opened
 
     registry = load()
     chosen = [registry.require_domain(name) for name in domains or running_domains(settings) or registry.domains]
@@ -66,6 +65,10 @@ def plan(
         else:
             out.print(_NOTHING)
         return
+    # What computes a plan takes a second to import.
+    from batch.plan.code_plan import plan_code
+    from tables.refresh.open_platform import opened
+
     with opened(settings, "plan", []) as platform:
         made = plan_code(platform, changes, who=getuser(), why=why, sample=span)
     if as_markdown:

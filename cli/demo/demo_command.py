@@ -13,7 +13,6 @@ import typer
 from rich.panel import Panel
 
 from cli.console import make_table, out, shown_duration, step
-from cli.demo.dag_runs import run_after, run_dag, triggered_runs
 from cli.demo.live_view import LiveTraffic, feeding, moving
 from cli.parsing import parse_date
 from infra.errors import BadArgument, ProcessFailed, UnexplainedDifference
@@ -189,6 +188,8 @@ def _behind(now: Snapshot) -> str:
 
 def _correct(settings: Settings, domain: str) -> Mapping[str, int]:
     """Reconciles and recomputes every closed row, and checks the changes; returns unexplained differences by table."""
+    from cli.demo.dag_runs import run_after, run_dag, triggered_runs
+
     quality = f"{domain}.quality"
     earlier = triggered_runs(settings, quality)
     outcomes = run_dag(settings, f"{domain}.reconcile", {"verify": True}).result("look")
@@ -254,6 +255,8 @@ def print_account(account: Account) -> None:
             + (f"equal those of its copy in {copy.kind}." if copy.is_right else f"in {copy.kind}: {differing}."),
             soft_wrap=True,
         )
+    for one in account.followers:
+        out.print(f"{_mark(one.is_right)} {one.got:,} of {one.wanted:,} {one.what}.", soft_wrap=True)
 
 
 def _differing(table: TableAccount) -> str:

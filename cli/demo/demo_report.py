@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from cli.demo.followers import Followed, call_receiver, hand_to_workers
 from cli.sql_query import Analyst
 from infra.delta.lake import QUARANTINE, Lake
 from infra.kafka.topic_admin import offsets
@@ -19,7 +20,7 @@ from status.observer import count_corrections, count_late
 from streaming.query.progress import read
 from traffic import ack_journal
 from traffic.expected import expected_tables
-from traffic.sources import source_of
+from traffic.sources import FOLLOWED, source_of
 from traffic.table_diff import compare
 
 if TYPE_CHECKING:
@@ -124,11 +125,11 @@ class Account:
     topics: Sequence[TopicAccount]
     tables: Sequence[TableAccount]
     copies: Sequence[CopyAccount] = ()
+    followers: Sequence[Followed] = ()
 
     @property
     def is_right(self) -> bool:
-        sides: Sequence[Sequence[TopicAccount | TableAccount | CopyAccount]] = (self.topics, self.tables, self.copies)
-        return all(account.is_right for side in sides for account in side)
+        return all(one.is_right for one in (*self.topics, *self.tables, *self.copies, *self.followers))
 
 
 def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mapping[str, int]) -> Account:
@@ -170,7 +171,15 @@ def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mappi
             for output in table.outputs
             if output.is_read
         ],
+        followers=_followers(settings, registry, domain),
     )
+
+
+def _followers(settings: Settings, registry: Registry, domain: str) -> list[Followed]:
+    if domain not in FOLLOWED:
+        return []
+    table, topic = FOLLOWED[domain]
+    return [call_receiver(settings, registry.find_table(table)), hand_to_workers(settings, topic)]
 
 
 def account_of_copy(lake: Lake, table: Table, output: Output, patience_s: float = COPY_S) -> CopyAccount:

@@ -1,8 +1,8 @@
-"""Rows of a copy as JSON, and back."""
+"""Rows of a copy and their changes as JSON, and back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import md5
 from typing import Any
@@ -15,6 +15,7 @@ from outputs.view import KEY
 from tables.refresh.json_values import from_plain_json, to_plain_json
 
 Row = Mapping[str, Any]
+Sides = tuple[str, Row | None, Row | None]
 _PART = 1_000
 
 
@@ -38,17 +39,48 @@ def json_rows(changes: pa.Table, refused: list[Refused]) -> Iterator[tuple[str, 
             yield key, row
 
 
+def json_changes(changes: pa.Table, refused: list[Refused]) -> Iterator[tuple[str, Sides]]:
+    """Yields each key with its change, whose rows lack the key as JSON, but those that `json_rows` refuses.
+
+    A change is its kind (insert, update, delete), and the row before and after.
+    """
+    names = [n for n in changes.column_names if n not in (KEY, CHANGE) and not n.startswith(BEFORE)]
+    for number in range(len(changes)):
+        one = changes.slice(number, 1)
+        key = one[KEY][0].as_py()
+        try:
+            [change] = one.to_pylist()
+        except (ValueError, OverflowError) as error:
+            refused.append(Refused(key=key, reason=str(error)))
+            continue
+        kind, row = change[CHANGE], {n: change[n] for n in names}
+        before = row if kind == "delete" else {n: change[BEFORE + n] for n in names}
+        yield key, (kind, None if kind == "insert" else before, None if kind == "delete" else row)
+
+
 def rows_of_page(rows: Iterable[Row], schema: pa.Schema, page: int, pages: int) -> pa.Table:
-    """Returns the rows whose keys belong to a page; a column that a row has not, or with another type, is null."""
-    columns: dict[str, list[Any]] = {field.name: [] for field in schema}
-    for row in rows:
-        if int(md5(row[KEY].encode()).hexdigest()[:8], 16) % pages == page:
-            for field in schema:
-                columns[field.name].append(_value(row.get(field.name), field.type))
-    return pa.table({field.name: pa.array(columns[field.name], field.type) for field in schema}, schema=schema)
+    """Returns the rows whose keys belong to a page; see `read_back` for what cannot be read."""
+    kinds = [None if field.name == KEY else field.type for field in schema]
+    found = [
+        read_back([row.get(name) for name in schema.names], kinds)
+        for row in rows
+        if int(md5(row[KEY].encode()).hexdigest()[:8], 16) % pages == page
+    ]
+    return pa.table([pa.array([row[n] for row in found], f.type) for n, f in enumerate(schema)], schema=schema)
 
 
-def _value(value: Any, kind: pa.DataType) -> Any:
+def read_back(row: Sequence[Any], kinds: Sequence[pa.DataType | None]) -> list[Any]:
+    """Converts a row of a copy from JSON form.
+
+    A row with a value that is none of its column is read as its key alone, so that it differs from what it should be,
+    and is removed if it should not be.
+
+    Args:
+        kinds: of the columns; None: the value is kept as it is, as that of the key.
+    """
     with suppress(ValueError, TypeError, AttributeError, ArithmeticError, pa.ArrowException):
-        return pa.scalar(from_plain_json(value, kind), kind).as_py()
-    return None
+        return [
+            value if kind is None else pa.scalar(from_plain_json(value, kind), kind).as_py()
+            for value, kind in zip(row, kinds, strict=True)
+        ]
+    return [value if n == 0 else None for n, value in enumerate(row)]

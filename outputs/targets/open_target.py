@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -15,12 +15,12 @@ from infra.postgres.database_connection import parsed_address, supervised_addres
 from infra.private_file import destination
 from infra.webhooks.public_address import allowed_networks
 from infra.webhooks.signatures import secret_fault
-from outputs.output_target import Target
+from outputs.output_target import ChangeTarget, Target
 from outputs.position import Position
 from outputs.refused_rows import Refused, record_refused
-from outputs.targets.compacted_copy import CompactedCopy
 from outputs.targets.postgres_copy import PostgresCopy
 from outputs.targets.search_index import SearchIndex
+from outputs.targets.topic_copy import TopicCopy
 from outputs.targets.webhook_queue import WebhookQueue
 from tables.declare.outputs.output import Output
 from tables.declare.outputs.search_output import SearchOutput
@@ -41,28 +41,47 @@ def open_target(lake: Lake, table: Table, output: Output) -> Target:
     Raises:
         BadSetting: its destination has no address, or one of another kind.
     """
-    if isinstance(output, WebhookOutput):
-        _receiver(lake, table, output)
-        return open_queue(lake, table, output)
-    name = output.name_for(table.name)
-
-    def note(refused: Sequence[Refused], after: Position) -> None:
-        version = (after.heading or after).version
-        record_refused(lake, table.full_name, name, version, refused)
-
+    if not output.is_read:
+        return open_change_target(lake, table, output)
+    if isinstance(output, TopicOutput):
+        return _open_topic(lake, table, output)
+    name, note = output.name_for(table.name), _note_refused(lake, table, output)
     if isinstance(output, SearchOutput):
         folder = lake.settings.home / "search" / f"{table.full_name}.{name}"
         return SearchIndex(folder=folder, text=output.text, language=output.language, note_refused=note)
-    owner = f"{table.full_name}: {name}"
-    if isinstance(output, TopicOutput):
-        settings = lake.settings
-        if output.destination:
-            settings = replace(settings, bootstrap=_address(lake, table, output, "kafka://"))
-        return CompactedCopy(settings=settings, topic=f"{table.domain}.{name}", owner=owner, note_refused=note)
     at = supervised_address(lake.settings, DATABASE)
     if output.destination:
         at = parsed_address("postgresql://" + _address(lake, table, output, "postgresql://"))
-    return PostgresCopy(at=at, schema=table.domain, name=name, owner=owner, note_refused=note)
+    return PostgresCopy(at=at, schema=table.domain, name=name, owner=f"{table.full_name}: {name}", note_refused=note)
+
+
+def open_change_target(lake: Lake, table: Table, output: Output) -> ChangeTarget:
+    """Returns what gets the changes of an output that cannot be read; nothing is connected yet.
+
+    Raises:
+        BadSetting: see `open_target`.
+    """
+    if isinstance(output, TopicOutput):
+        return _open_topic(lake, table, output)
+    assert isinstance(output, WebhookOutput)
+    _receiver(lake, table, output)
+    return open_queue(lake, table, output)
+
+
+def _note_refused(lake: Lake, table: Table, output: Output) -> Callable[[Sequence[Refused], Position], None]:
+    def note(refused: Sequence[Refused], after: Position) -> None:
+        version = (after.heading or after).version
+        record_refused(lake, table.full_name, output.name_for(table.name), version, refused)
+
+    return note
+
+
+def _open_topic(lake: Lake, table: Table, output: TopicOutput) -> TopicCopy:
+    settings = lake.settings
+    if output.destination:
+        settings = replace(settings, bootstrap=_address(lake, table, output, "kafka://"))
+    name, note = output.name_for(table.name), _note_refused(lake, table, output)
+    return TopicCopy(settings=settings, table=table.full_name, name=name, compacted=output.compacted, note_refused=note)
 
 
 _FORMS = {"postgresql://": "user:password@host:port/database", "kafka://": "host:port"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -12,7 +11,8 @@ import pyarrow.types as is_type
 
 from infra.duckdb_session import query
 from infra.sql.names import DUCKDB, POSTGRES
-from tables.refresh.json_values import from_plain_json, to_plain_json
+from outputs.targets.json_rows import read_back
+from tables.refresh.json_values import to_plain_json
 
 _ERA = r"regexp_replace({0}::VARCHAR, '^(\S+) \(BC\)(.*)$', '\1\2 BC')"
 """DuckDB writes the era behind the date, PostgreSQL reads it at the end."""
@@ -88,15 +88,9 @@ def as_read(field: pa.Field) -> str:
 
 
 def as_rows(schema: pa.Schema, found: Sequence[Sequence[Any]]) -> pa.Table:
-    """Converts rows that PostgreSQL gave; one with JSON that is of no value of its column is left out."""
-    nested = [number for number, field in enumerate(schema) if column_type(field.type) is _JSON]
-    rows = []
-    for row in map(list, found):
-        with suppress(ValueError, TypeError, AttributeError, ArithmeticError, pa.ArrowException):
-            for number in nested:
-                value = from_plain_json(row[number], schema.field(number).type)
-                row[number] = pa.scalar(value, schema.field(number).type).as_py()
-            rows.append(row)
+    """Converts rows that PostgreSQL gave, the key first; see `read_back` for JSON that cannot be read."""
+    kinds = [field.type if column_type(field.type) is _JSON else None for field in schema]
+    rows = [read_back(row, kinds) for row in found]
     columns = [
         pa.array([row[n] for row in rows], column_type(f.type).stored or f.type).cast(f.type)
         for n, f in enumerate(schema)

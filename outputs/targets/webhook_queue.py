@@ -9,22 +9,16 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from infra.delta.delta_writer import BEFORE, CHANGE
-from infra.errors import BadArgument, ChangesGone, WriteConflict
-from outputs.next_step import closed_by_now, no_changes, open_at
+from infra.errors import WriteConflict
+from outputs.output_target import unreadable
 from outputs.position import Position
 from outputs.refused_rows import Refused
-from outputs.view import KEY, View
+from outputs.targets import json_rows
 from tables.refresh.json_values import to_json
-
-if TYPE_CHECKING:
-    from infra.delta.lake import Lake
-    from tables.declare.outputs.output import Output
-    from tables.declare.table import Table
 
 MOST_WAITING = 10_000
 """As many waiting changes hold the reader of the table; one step can bring more."""
@@ -89,7 +83,8 @@ class WebhookQueue:
         return self.waiting()[0] < MOST_WAITING
 
     def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
-        at, refused = after.heading or after, []
+        at = after.heading or after
+        refused: list[Refused] = []
         with self._transaction() as connection:
             if _position(connection) != before:
                 raise WriteConflict(f"{self.table}: another process has moved the queue {self.file.name}.")
@@ -98,18 +93,11 @@ class WebhookQueue:
                 state = [after.table_id, after.version, after.closed_ms]
                 connection.execute("INSERT OR REPLACE INTO closed VALUES (?, ?, ?)", state)
                 connection.execute("DELETE FROM closed WHERE version < ?", [after.version - _KEPT_VERSIONS])
-            for number in range(len(changes)):
-                change = changes.slice(number, 1)
-                key = change[KEY][0].as_py()
-                try:
-                    body = _body(self.table, at.version, key, change)
-                except (ValueError, OverflowError) as error:  # a year that Python does not have
-                    refused.append(Refused(key=key, reason=str(error)))
-                    continue
+            for key, change in json_rows.json_changes(changes, refused):
                 # A change that is sent again comes after those that are sent again before it.
                 connection.execute(
                     "INSERT OR REPLACE INTO changes (id, key, version, body) VALUES (?, ?, ?, ?)",
-                    [_id(at, key), key, at.version, body],
+                    [_id(at, key), key, at.version, _body(self.table, at.version, key, change)],
                 )
                 connection.execute(_OLDEST_IS_DUE, [key])
             if refused:
@@ -117,40 +105,14 @@ class WebhookQueue:
         return len(refused)
 
     def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
-        raise ChangesGone(
-            f"{self.table}: what changed after the last version that was sent cannot be known: that version is gone, "
-            "or the table was made again.",
-            hint=f"./twofold outputs resend {self.table} --from N sends what changed after version N, --from now "
-            "only what changes from now on.",
-            table=self.table,
-        )
+        raise unreadable(self.table)
 
-    def resume(self, lake: Lake, table: Table, output: Output, version: int | None) -> int:
-        """Goes on after a version of the table, whatever was sent; returns the version.
-
-        Args:
-            version: None: the newest.
-
-        Raises:
-            BadArgument: the table has no such version yet.
-            ChangesGone: it cannot be read any more.
-        """
-        before, view = self.position(), View.declared(table, output)
-        closed_ms = closed_by_now(lake, table, view, before)
-        newest = lake.version(self.table)
-        at = newest if version is None else version
-        if at > newest:
-            raise BadArgument(f"--from {at}: expected now, or a version up to {newest}, the newest of {self.table}.")
-        opened = open_at(lake, self.table, at)
-        id, commit = str(opened.metadata().id), lake.commit_digest(self.table, at)
-        if version is not None:
-            with self._transaction() as connection:
-                select = "SELECT ms FROM closed WHERE table_id = ? AND version <= ? ORDER BY version DESC LIMIT 1"
-                found = connection.execute(select, [id, at]).fetchone()
-            closed_ms = found[0] if found else before.closed_ms if before else None
-        after = Position(definition=view.definition, table_id=id, version=at, commit=commit, closed_ms=closed_ms)
-        self.send(no_changes(view, opened), before, after)
-        return at
+    def closed_ms_at(self, table_id: str, version: int) -> int | None:
+        with self._transaction() as connection:
+            select = "SELECT ms FROM closed WHERE table_id = ? AND version <= ? ORDER BY version DESC LIMIT 1"
+            found = connection.execute(select, [table_id, version]).fetchone()
+            position = _position(connection)
+        return found[0] if found else position.closed_ms if position else None
 
     def due(self, now: float, at_most: int) -> list[Change]:
         """Returns changes to be sent, each the oldest of its key."""
@@ -222,11 +184,7 @@ def _id(at: Position, key: str) -> str:
     return f"msg_{sha256(repr(parts).encode()).hexdigest()[:32]}"
 
 
-def _body(table: str, version: int, key: str, change: pa.Table) -> str:
-    [row] = change.to_pylist()
-    kind, names = row[CHANGE], [n for n in row if n not in (KEY, CHANGE) and not n.startswith(BEFORE)]
-    after: dict[str, Any] = {n: row[n] for n in names}
-    before = after if kind == "delete" else {n: row[BEFORE + n] for n in names}
+def _body(table: str, version: int, key: str, change: json_rows.Sides) -> str:
+    kind, before, after = change
     head = to_json({"table": table, "version": version, "change": kind})
-    sides = to_json({"before": None if kind == "insert" else before, "after": None if kind == "delete" else after})
-    return f'{head[:-1]}, "key": {key}, {sides[1:]}'
+    return f'{head[:-1]}, "key": {key}, {to_json({"before": before, "after": after})[1:]}'

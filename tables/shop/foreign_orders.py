@@ -1,6 +1,6 @@
 """Orders from another country than a login of the same customer minutes before."""
 
-from tables import DataFrame, F, expression, table
+from tables import DataFrame, F, expression, table, to_topic
 
 
 @table(
@@ -8,6 +8,7 @@ from tables import DataFrame, F, expression, table
     watermark="30 minutes",
     lineage_columns=["login_record", "ordered_record"],
     checks=[expression("login_country <> order_country")],
+    outputs=[to_topic("orders_abroad")],
 )
 def foreign_orders(logins: DataFrame, orders: DataFrame) -> DataFrame:
     """One row per order and login of its customer in another country, at most five minutes before it.

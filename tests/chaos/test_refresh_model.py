@@ -27,7 +27,8 @@ from batch.changelog_check import unexplained_changes
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RUNS as RUNS_LEDGER
 from batch.plan import publisher
-from batch.plan.code_changes import code_changes, plan_code
+from batch.plan.code_changes import code_changes
+from batch.plan.code_plan import plan_code
 from batch.plan.plan import Plans
 from batch.plan.planning import make_plan
 from batch.plan.publisher import publish_plan

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from batch.ledgers.run_result import RunResult
 from cli.fast_path import answer
+from infra.settings import ROOT
 from tests.cli.conftest import Cli
 
 
@@ -53,3 +56,15 @@ def test_the_json_has_what_the_command_line_prints(
     assert answer(["reconcile", "--json"])
     at_once = capsys.readouterr().out
     assert json.loads(at_once) == cli("reconcile", "--json").document
+
+
+def test_a_command_starts_without_reading_declarations() -> None:
+    """They, and what they need, take longer than most commands."""
+    found = subprocess.run(
+        [sys.executable, "-c", "import sys, cli.__main__; print('tables' in sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == "False"

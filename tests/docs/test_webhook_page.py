@@ -36,7 +36,7 @@ def test_the_receiver_of_the_page_counts_each_change_once(lake: Lake, tmp_path: 
         hook.follow()
         while hook.queue.waiting()[0]:
             hook.wait(1)
-        hook.queue.resume(hook.table.lake, hook.table.table, hook.table.output, 0)
+        hook.resume(0)
         hook.follow()
         hook.send()
         assert hook.queue.waiting() == (0, "")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from infra.delta.lake import Lake
 from outputs.next_step import Step
 from outputs.refused_rows import REFUSED
+from outputs.resend import resume
 from outputs.targets.open_target import open_queue, open_sender, open_target
 from outputs.targets.webhook_queue import WebhookQueue
 from outputs.targets.webhook_sender import WebhookSender
@@ -67,6 +68,10 @@ class FollowedWebhook:
         """Queue all changes of the table."""
         queue = open_target(self.table.lake, self.table.table, self.table.output)
         return self.table.follow(queue)
+
+    def resume(self, version: int | None) -> int:
+        """Have what comes after a version queued next."""
+        return resume(self.queue, self.table.lake, self.table.table, self.table.output, version)
 
     def send(self) -> None:
         """Send what is due now."""

@@ -21,12 +21,10 @@ class Output:
         columns: None: all of the table.
         where: rules; the copy has the rows that keep all of them.
         when: `changed`: rows as they are now; `closed`: those alone that have closed.
-        is_read: what was sent can be read; else each commit is sent by itself, and what is lost must be asked for.
         begin: `all`: a new output sends all rows first; `now`: only what changes from then on.
     """
 
     kind: ClassVar[str]
-    is_read: ClassVar[bool] = True
     name: str = ""
     destination: str = ""
     columns: Sequence[str] | None = None
@@ -48,6 +46,11 @@ class Output:
             if not isinstance(rule, Rule) or rule.kind not in RECORD_RULES:
                 kinds = ", ".join(sorted(RECORD_RULES))
                 raise self.mistake("where", str(rule), f"rules that one row decides: {kinds}")
+
+    @property
+    def is_read(self) -> bool:
+        """Whether what was sent can be read; else each commit is sent by itself, and what is lost must be asked for."""
+        return True
 
     def name_for(self, table: str) -> str:
         """Returns the name of the copy of a table of this bare name."""

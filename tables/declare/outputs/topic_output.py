@@ -12,28 +12,43 @@ from tables.declare.outputs.output import Output
 
 @dataclass(frozen=True, kw_only=True)
 class TopicOutput(Output):
-    """A compacted topic, of the output's name in the table's domain."""
+    """A topic, of the output's name in the table's domain.
+
+    Attributes:
+        compacted: the topic has the newest row of each key; else the changes of each commit.
+    """
 
     kind: ClassVar[str] = "topic"
+    compacted: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.name:
             raise self.mistake("topic", self.name, "the name of the topic, without its domain")
+        if not isinstance(self.compacted, bool):
+            raise self.mistake("compacted", self.compacted, "True or False")
+
+    @property
+    def is_read(self) -> bool:
+        return self.compacted
 
 
 def to_topic(
     topic: str,
     *,
+    compacted: bool = True,
     columns: Sequence[str] | None = None,
     where: Sequence[Rule] = (),
     when: Literal["changed", "closed"] = "changed",
     destination: str = "",
 ) -> TopicOutput:
-    """Keeps the rows of the table in a compacted topic: a record a row, and none for a row that is gone.
+    """Keeps the rows of the table in a compacted topic, or sends each change of a row to a topic.
 
     Args:
         topic: its name, without the domain, which comes before it; no declared topic has it.
+        compacted: a record is a row, and one without a value says that the row is gone; else a record is a change, as
+            Debezium writes it: `op` (c, u or d), the row `before` and `after`, and in `source` the table's version.
+            Each commit of the table sends its net changes, the first ones are the rows that the table has.
         columns: of the records; None: all.
         where: rules that one row decides: the topic has the rows that keep all of them.
         when: `changed`: the topic has rows as they are now; `closed`: a row is in it once it has closed.
@@ -43,4 +58,6 @@ def to_topic(
     Raises:
         BadDeclaration: a name that a topic cannot have, or a condition that one row does not decide.
     """
-    return TopicOutput(name=topic, columns=columns, where=where, when=when, destination=destination)
+    return TopicOutput(
+        name=topic, compacted=compacted, columns=columns, where=where, when=when, destination=destination
+    )

@@ -15,7 +15,6 @@ class WebhookOutput(Output):
     """Requests to a receiver: one for each row that a commit of the table changed."""
 
     kind: ClassVar[str] = "webhook"
-    is_read: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.destination:
@@ -23,6 +22,10 @@ class WebhookOutput(Output):
         if self.begin not in ("now", "all"):
             raise self.mistake("begin", self.begin, "'now' or 'all'")
         super().__post_init__()
+
+    @property
+    def is_read(self) -> bool:
+        return False
 
     def name_for(self, table: str) -> str:
         return self.name or self.destination

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.plan.code_changes import code_changes, plan_code
+from batch.plan.code_changes import code_changes
+from batch.plan.code_plan import plan_code
 from batch.plan.plan import Plan
 from batch.plan.plan_text import impact
 from batch.plan.publisher import publish_plan

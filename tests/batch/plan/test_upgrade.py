@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from batch.plan.code_changes import code_changes, plan_code
+from batch.plan.code_changes import code_changes
+from batch.plan.code_plan import plan_code
 from batch.plan.plan import Plans
 from batch.plan.publisher import publish_plan
 from batch.rewrite import replay

@@ -23,6 +23,7 @@ from infra.process.ports import free_port
 from infra.settings import ROOT
 from outputs.follow import runner
 from outputs.refused_rows import REFUSED
+from outputs.resend import resume
 from outputs.targets import webhook_queue, webhook_sender
 from outputs.targets.open_target import open_queue, open_sender, open_target
 from status.outputs import outputs_finding
@@ -119,7 +120,7 @@ def test_a_webhook_that_stopped_asks_where_to_go_on(lake: Lake, receiver: Receiv
         [finding] = outputs_finding(lake.settings, Registry({}, {table.full_name: table}))
         assert "./twofold outputs resend plant.hours" in finding.found
         receiver.answer = lambda request: OK
-        open_queue(lake, table, output).resume(lake, table, output, 0)
+        resume(open_queue(lake, table, output), lake, table, output, 0)
         until(lambda: {b[0] for b in (r.brief for r in receiver.requests)} == {"a", "b"}, within_s=100)
         until(lambda: reports(lake, table)["hook"].error == "", within_s=100)
 

@@ -238,7 +238,7 @@ def test_a_table_made_again_stops_its_webhook(hook: FollowedWebhook) -> None:
         with pytest.raises(ChangesGone, match=r"plant\.hours: what changed after .* made again") as stopped:
             hook.run()
     assert "./twofold outputs resend plant.hours --from N" in str(stopped.value)
-    assert hook.queue.resume(hook.table.lake, hook.table.table, hook.table.output, 1) == 1
+    assert hook.resume(1) == 1
     assert hook.run() == [("b", "insert", 2)]
 
 
@@ -249,7 +249,7 @@ def test_a_vacuum_while_behind_stops_until_it_begins_now(hook: FollowedWebhook) 
     hook.table.vacuum()
     with pytest.raises(ChangesGone):
         hook.run()
-    assert hook.queue.resume(hook.table.lake, hook.table.table, hook.table.output, None) == max(hook.table.versions)
+    assert hook.resume(None) == max(hook.table.versions)
     assert hook.run() == []
     hook.table.put(("b", 1, None))
     assert [found[:2] for found in hook.run()] == [("b", "insert")]
@@ -264,14 +264,14 @@ def test_what_is_sent_again_has_the_ids_that_it_had(hook: FollowedWebhook) -> No
     hook.send()
     first = [(request.id, request.body) for request in hook.receiver.requests]
     hook.receiver.take()
-    hook.queue.resume(hook.table.lake, hook.table.table, hook.table.output, 2)
+    hook.resume(2)
     hook.follow()
     hook.send()
     again = [(request.id, request.body) for request in hook.receiver.requests]
     assert len(again) == 6
     assert sorted(again) == sorted(pair for pair in first if json.loads(pair[1])["version"] > 2)
     with pytest.raises(BadArgument, match=r"--from 7: expected now, or a version up to 6"):
-        hook.queue.resume(hook.table.lake, hook.table.table, hook.table.output, 7)
+        hook.resume(7)
 
 
 def test_what_waits_and_is_queued_again_is_sent_in_order(hook: FollowedWebhook) -> None:
@@ -281,7 +281,7 @@ def test_what_waits_and_is_queued_again_is_sent_in_order(hook: FollowedWebhook) 
     hook.follow()
     hook.sender.step(hook.now)
     assert hook.receiver.take() == [("a", "insert", 1)]
-    hook.queue.resume(hook.table.lake, hook.table.table, hook.table.output, 2)
+    hook.resume(2)
     assert hook.run() == [("a", "update", 2), ("a", "update", 3), ("a", "update", 4)]
 
 
@@ -292,7 +292,7 @@ def test_a_change_that_is_queued_again_while_it_is_sent_waits_its_turn(hook: Fol
     hook.follow()
     hook.queue.accept(hook.queue.due(hook.now, 8))
     [second] = hook.queue.due(hook.now, 8)
-    hook.queue.resume(hook.table.lake, hook.table.table, hook.table.output, 0)
+    hook.resume(0)
     hook.follow()
     hook.queue.postpone(second, hook.now)
     for version in (1, 2, 3):
@@ -312,11 +312,11 @@ def test_closed_rows_are_sent_again_as_they_closed(hook: FollowedWebhook) -> Non
     hook.table.put(("last", 2, hour(2)))
     hook.table.close_through(hour(2))
     assert sorted(hook.run()) == [("last", "insert", 3), ("next", "insert", 3)]
-    hook.queue.resume(hook.table.lake, hook.table.table, hook.table.output, 1)
+    hook.resume(1)
     assert sorted(hook.run()) == [("last", "insert", 3), ("next", "insert", 3)]
     hook.table.close_through(hour(9))
     hook.table.put(("later", 2, hour(5)))
-    hook.queue.resume(hook.table.lake, hook.table.table, hook.table.output, None)
+    hook.resume(None)
     assert hook.run() == []
 
 

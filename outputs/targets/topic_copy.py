@@ -1,4 +1,4 @@
-"""A copy of a table in a compacted topic: its records and its position are one transaction."""
+"""A table in a topic, as rows or as changes: its records and its position are one transaction."""
 
 from __future__ import annotations
 
@@ -12,40 +12,55 @@ from infra.errors import WriteConflict
 from infra.kafka.compacted_topic import NewestValues, Record, TransactionalWriter
 from infra.kafka.topic_admin import TopicSpec, ensure_topics
 from infra.settings import Settings
+from outputs.output_target import unreadable
 from outputs.position import Position
 from outputs.refused_rows import Refused
-from outputs.targets.json_rows import json_rows, rows_of_page
+from outputs.targets.json_rows import json_changes, json_rows, rows_of_page
 from tables.refresh.json_values import to_json
 
 POSITIONS = "twofold.outputs"
+_OPERATIONS = {"insert": "c", "update": "u", "delete": "d"}
 _COMPACTED = {"cleanup.policy": "compact"}
+_LOG = {"cleanup.policy": "delete"}
 _SHORT = {**_COMPACTED, "segment.ms": str(3_600_000), "min.cleanable.dirty.ratio": "0.1"}
 """A position is written with each step, and read from the first on by each start."""
 
 
 @dataclass(kw_only=True)
-class CompactedCopy:
-    """A target in a compacted topic of one partition, whose order is that of the table's versions.
+class TopicCopy:
+    """A target in a topic of one partition, whose order is that of the table's versions.
 
-    A record has the primary key as JSON, and as its value the row as JSON, `_key` included, or nothing once the row is
-    gone.
+    A record has the primary key as JSON. Its value, as JSON, is the row, `_key` included, or nothing once the row is
+    gone; in a topic that is not compacted it is a change, as Debezium writes it.
 
     Attributes:
         settings: with the address of the broker.
-        topic: the copy.
-        owner: table and output, which no other copy has.
+        table: full name.
+        name: of the topic in the table's domain.
+        compacted: the topic has rows.
         note_refused: called before rows are left out for good, with the position that has them.
     """
 
     settings: Settings
-    topic: str
-    owner: str
+    table: str
+    name: str
+    compacted: bool
     note_refused: Callable[[Sequence[Refused], Position], None]
     _writer: TransactionalWriter | None = field(default=None, init=False)
     _at: Position | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._positions = NewestValues(self.settings, POSITIONS)
+
+    @property
+    def topic(self) -> str:
+        """The full name of the topic."""
+        return f"{self.table.partition('.')[0]}.{self.name}"
+
+    @property
+    def owner(self) -> str:
+        """Table and output, which no other copy has."""
+        return f"{self.table}: {self.name}"
 
     def position(self) -> Position | None:
         # Consumers see a commit a moment later; while this writer goes on, no other has moved the copy.
@@ -61,7 +76,7 @@ class CompactedCopy:
                 self.settings,
                 [
                     TopicSpec(name=POSITIONS, partitions=1, configs=_SHORT),
-                    TopicSpec(name=self.topic, partitions=1, configs=_COMPACTED),
+                    TopicSpec(name=self.topic, partitions=1, configs=_COMPACTED if self.compacted else _LOG),
                 ],
             )
             # From here on no other writer goes on, and what it has left open is decided.
@@ -72,16 +87,33 @@ class CompactedCopy:
             writer.close()
             raise WriteConflict(f"Another process has moved the copy {self.topic}.", hint="It is read again.")
         refused: list[Refused] = []
-        records: list[Record] = [
-            (self.topic, key.encode(), None if row is None else to_json(row).encode())
-            for key, row in json_rows(changes, refused)
-        ]
+        records = self._rows(changes, refused) if self.compacted else self._changes(changes, after, refused)
         if refused:
             self.note_refused(refused, after)
         writer.write([*records, (POSITIONS, self.owner.encode(), after.text.encode())])
         self._writer, self._at = writer, after
         return len(refused)
 
+    def _rows(self, changes: pa.Table, refused: list[Refused]) -> list[Record]:
+        return [
+            (self.topic, key.encode(), None if row is None else to_json(row).encode())
+            for key, row in json_rows(changes, refused)
+        ]
+
+    def _changes(self, changes: pa.Table, after: Position, refused: list[Refused]) -> list[Record]:
+        source = {"table": self.table, "version": (after.heading or after).version}
+        records: list[Record] = []
+        for key, (kind, before, row) in json_changes(changes, refused):
+            change = {"op": _OPERATIONS[kind], "before": before, "after": row, "source": source}
+            records.append((self.topic, key.encode(), to_json(change).encode()))
+        return records
+
+    def closed_ms_at(self, table_id: str, version: int) -> int | None:
+        position = self.position()
+        return position.closed_ms if position else None
+
     def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
+        if not self.compacted:
+            raise unreadable(self.table)
         values = NewestValues(self.settings, self.topic).look().values()
         return rows_of_page(map(json.loads, values), schema, page, pages)

@@ -1,4 +1,4 @@
-"""A compacted topic of a real broker has exactly the rows of its table, whatever is killed or wakes up late."""
+"""A topic of a real broker has exactly the rows of its table, or its changes, whatever is killed or wakes up late."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from infra.delta.lake import Lake
-from infra.errors import BadSetting, BrokerUnreachable, WriteConflict
+from infra.errors import BadSetting, BrokerUnreachable, ChangesGone, WriteConflict
 from infra.kafka.compacted_topic import NewestValues
 from infra.settings import Settings
+from outputs.copy_comparison import compare_copy
 from outputs.refused_rows import Refused
-from outputs.targets.compacted_copy import CompactedCopy
+from outputs.resend import resend_all, resume
 from outputs.targets.open_target import open_target
+from outputs.targets.topic_copy import TopicCopy
 from outputs.view import KEY
 from tables import to_topic
 from tables.declare.registry import load
@@ -36,7 +38,7 @@ pytestmark = pytest.mark.platform
 _numbers = count(1)
 
 
-class ReadCopy(CompactedCopy):
+class ReadCopy(TopicCopy):
     """A copy that tests read."""
 
     def rows(self, columns: list[str]) -> list[tuple[Any, ...]]:
@@ -44,7 +46,7 @@ class ReadCopy(CompactedCopy):
         return sorted((tuple(row.values()) for row in self.sent(schema, 0, 1).to_pylist()), key=repr)
 
 
-def new_copy(broker: Settings, refused: list[Refused] | None = None) -> ReadCopy:
+def new_copy(broker: Settings, refused: list[Refused] | None = None, *, compacted: bool = True) -> ReadCopy:
     """A copy whose topic nobody has."""
     number = next(_numbers)
 
@@ -52,17 +54,18 @@ def new_copy(broker: Settings, refused: list[Refused] | None = None) -> ReadCopy
         if refused is not None:
             refused.extend(rows)
 
-    return ReadCopy(settings=broker, topic=f"plant.hours_{number}", owner=f"plant.hours: {number}", note_refused=note)
+    name = f"hours_{number}"
+    return ReadCopy(settings=broker, table="plant.hours", name=name, compacted=compacted, note_refused=note)
 
 
 def again(copy: ReadCopy) -> ReadCopy:
     """The copy as a process sees it that starts now."""
-    return ReadCopy(settings=copy.settings, topic=copy.topic, owner=copy.owner, note_refused=copy.note_refused)
+    return replace(copy)
 
 
 @pytest.fixture
 def followed(lake: Lake) -> FollowedTable:
-    return FollowedTable(lake)
+    return FollowedTable(lake, to_topic("hours"))
 
 
 def records(broker: Settings, topic: str) -> Iterator[tuple[str, Any]]:
@@ -150,6 +153,87 @@ def test_a_row_that_cannot_be_written_is_refused(broker: Settings, followed: Fol
     assert [key for key, value in records(broker, copy.topic) if value] == [key_of("near")]
 
 
+@pytest.fixture
+def changes(broker: Settings, followed: FollowedTable) -> ReadCopy:
+    """A topic that gets the changes of the table."""
+    followed.with_output(compacted=False)
+    return new_copy(broker, compacted=False)
+
+
+def briefs(copy: ReadCopy) -> list[tuple[str, int | None, int | None, int]]:
+    """The changes in a topic: operation, the number before and after, version."""
+    sent = (value for _, value in records(copy.settings, copy.topic))
+    return [
+        (v["op"], *((v[side] or {}).get("n") for side in ("before", "after")), v["source"]["version"]) for v in sent
+    ]
+
+
+def test_a_topic_of_changes_gets_each_commit_as_debezium_writes_it(changes: ReadCopy, followed: FollowedTable) -> None:
+    followed.put(("a", 1, hour(1)))
+    followed.follow(changes)
+    followed.put(("a", 2, None))
+    followed.put(("a", 3, None))
+    followed.remove("a")
+    followed.follow(changes)
+    assert briefs(changes) == [("c", None, 1, 1), ("u", 1, 2, 2), ("u", 2, 3, 3), ("d", 3, None, 4)]
+    first = {"k": "a", "n": 1, "closes_at": "2026-01-01T01:00:00+00:00"}
+    source = {"table": "plant.hours", "version": 1}
+    found = next(records(changes.settings, changes.topic))
+    assert found == (key_of("a"), {"op": "c", "before": None, "after": first, "source": source})
+
+
+def test_a_topic_of_changes_has_each_once_if_killed(
+    changes: ReadCopy, followed: FollowedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafka import KafkaProducer
+
+    def dies(producer: KafkaProducer) -> None:
+        raise KeyboardInterrupt
+
+    followed.put(("a", 1, None))
+    followed.follow(changes)
+    followed.put(("a", 2, None))
+    with monkeypatch.context() as killed:
+        killed.setattr(KafkaProducer, "commit_transaction", dies)
+        with pytest.raises(KeyboardInterrupt):
+            followed.step(changes)
+    followed.follow(again(changes))
+    assert [number for _, _, number, _ in briefs(changes)] == [1, 2]
+
+
+def test_changes_that_are_lost_must_be_asked_for(changes: ReadCopy, followed: FollowedTable) -> None:
+    followed.put(("a", 1, None))
+    followed.follow(changes)
+    followed.create()
+    followed.put(("b", 1, None))
+    followed.put(("c", 1, None))
+    with pytest.raises(ChangesGone, match=r"plant\.hours: what changed after .* made again"):
+        followed.follow(changes)
+    assert resume(changes, followed.lake, followed.table, followed.output, 1) == 1
+    followed.follow(changes)
+    assert briefs(changes)[1:] == [("c", None, 1, 2)]
+
+
+def test_a_record_that_somebody_wrote_differs_from_its_row(broker: Settings, followed: FollowedTable) -> None:
+    """Also if its row should be null, or gone."""
+    from kafka import KafkaProducer
+
+    copy = new_copy(broker)
+    followed.put(("a", None, None), ("b", 1, None))
+    followed.follow(copy)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    for key in ("a", "gone"):
+        value = {KEY: key_of(key), "k": key, "n": "many", "closes_at": None}
+        producer.send(copy.topic, json.dumps(value).encode(), key_of(key).encode())
+    producer.close()
+    compared = compare_copy(followed.lake, followed.table, again(copy))
+    assert compared is not None
+    assert (compared.rows, compared.differing) == (2, 2)
+    resend_all(again(copy), followed.lake, followed.table)
+    followed.follow(again(copy))
+    assert copy.rows(SCHEMA.names) == [(key_of("a"), "a", None, None), (key_of("b"), "b", 1, None)]
+
+
 def test_a_broker_that_does_not_answer_is_named(followed: FollowedTable) -> None:
     nowhere = Settings(bootstrap=f"127.0.0.1:{free_port()}")
     with pytest.raises(BrokerUnreachable, match=nowhere.bootstrap):
@@ -171,7 +255,7 @@ def test_another_broker_is_a_destination(followed: FollowedTable, tmp_path: Path
     file.chmod(0o600)
     lake = Lake(replace(followed.lake.settings, destinations=str(file)))
     copy = open_target(lake, followed.table, to_topic("hours", destination="there"))
-    assert isinstance(copy, CompactedCopy)
+    assert isinstance(copy, TopicCopy)
     assert (copy.settings.bootstrap, copy.topic) == ("other:9092", "plant.hours")
     with pytest.raises(BadSetting, match=r"expected kafka://\.\.\."):
         open_target(lake, followed.table, to_topic("hours", destination="reports"))

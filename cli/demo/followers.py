@@ -1,0 +1,170 @@
+"""Shows what else can follow data: a receiver is called for each alert, workers share the records of a topic."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from infra.delta.lake import Lake
+from infra.errors import ProcessFailed
+from infra.kafka.topic_admin import offsets
+from infra.process.ports import HOST
+from infra.settings import ROOT, Settings
+from outputs.next_step import next_step
+from outputs.targets.open_target import open_queue, open_sender
+from outputs.work.work_queue import WorkQueue, count
+from tables.declare.outputs.webhook_output import to_webhook
+from tables.declare.table import Table
+
+NAME = "demo"
+"""Of the output and of the queue."""
+WORKERS = 4
+PATIENCE_S = 120.0
+_DONE = 'echo "$RECORD_PARTITION $RECORD_OFFSET" >> "$0"'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followed:
+    """What a follower got.
+
+    Attributes:
+        what: happened, in words.
+        wanted: what it should get: rows of the table, or records of the log.
+        got: different ones that it got.
+    """
+
+    what: str
+    wanted: int
+    got: int
+
+    @property
+    def is_right(self) -> bool:
+        return self.wanted == self.got
+
+
+@dataclass
+class _Receiver:
+    """The ids of changes whose signature was right; each third request is answered by an error, and comes again."""
+
+    secret: str
+    ids: set[str] = field(default_factory=set)
+    requests: int = 0
+
+    def status(self, headers: dict[str, str], body: bytes) -> int:
+        from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+        self.requests += 1
+        if self.requests % 3 == 0:
+            return 500
+        try:
+            Webhook(self.secret).verify(body, headers)
+        except WebhookVerificationError:
+            return 401
+        self.ids.add(headers["webhook-id"])
+        return 204
+
+
+def call_receiver(settings: Settings, table: Table) -> Followed:
+    """Sends all rows of a table, as a new webhook that begins with them, to a receiver in this process.
+
+    Raises:
+        ProcessFailed: some did not arrive in time.
+    """
+    output = to_webhook(NAME, begin="all")
+    receiver = _Receiver("whsec_" + base64.b64encode(secrets.token_bytes(32)).decode())
+    with _receiving(receiver) as url:
+        file = settings.home / "run" / f"{NAME}-destinations"
+        file.touch(mode=0o600)
+        file.write_text(f"{NAME} = {url} {receiver.secret}\n")
+        lake = Lake(replace(settings, destinations=str(file), webhook_networks=f"{HOST}/32"))
+        queue, sender = open_queue(lake, table, output), open_sender(lake, table, output)
+        queue.file.unlink(missing_ok=True)
+
+        def is_sent() -> bool:
+            step = next_step(lake, table, output, queue.position(), queue)
+            if step is not None:
+                queue.send(step.changes, step.before, step.after)
+            return not sender.step(time.time()) and step is None and queue.waiting()[0] == 0
+
+        _wait(is_sent, f"calls for the rows of {table.full_name}")
+    what = f"rows of {table.full_name} called a receiver, each once"
+    return Followed(what=what, wanted=lake.rows(table.full_name), got=len(receiver.ids))
+
+
+def hand_to_workers(settings: Settings, topic: str) -> Followed:
+    """Has each record of a topic done by one of some workers, which note it; those of an earlier demo are done already.
+
+    Raises:
+        ProcessFailed: some were not done in time.
+    """
+    done = settings.home / "run" / f"{NAME}-{topic}.done"
+    command = [str(ROOT / "twofold"), "work", topic, "--name", NAME, "--workers", str(WORKERS), "--"]
+    queue = WorkQueue(topic=topic, name=NAME)
+    process = subprocess.Popen(
+        [*command, "sh", "-c", _DONE, str(done)],
+        env={**os.environ, **settings.environment()},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+
+        def is_done() -> bool:
+            if process.poll() is not None:
+                raise ProcessFailed(f"`{' '.join(command[1:-1])}` ended with {process.returncode}.")
+            counts = count(settings, queue)
+            return counts.waiting == counts.begun == 0
+
+        _wait(is_done, f"workers of {topic}")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    wanted = sum(bounds.latest - bounds.earliest for bounds in offsets(settings, [topic])[topic].values())
+    return Followed(
+        what=f"records of {topic} were done by {WORKERS} workers", wanted=wanted, got=len(set(_lines(done)))
+    )
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def _wait(is_done: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_done():
+        if time.monotonic() > deadline:
+            raise ProcessFailed(f"The {what} have not ended after {PATIENCE_S:.0f} s.")
+        time.sleep(0.2)
+
+
+@contextmanager
+def _receiving(receiver: _Receiver) -> Iterator[str]:
+    """Yields the URL at which a receiver listens."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            self.send_response(receiver.status(headers, body))
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer((HOST, 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://{HOST}:{server.server_port}/{NAME}"
+        finally:
+            server.shutdown()
+            thread.join()
