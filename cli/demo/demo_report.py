@@ -129,7 +129,13 @@ class Account:
 
     @property
     def is_right(self) -> bool:
-        return all(one.is_right for one in (*self.topics, *self.tables, *self.copies, *self.followers))
+        parts: list[TopicAccount | TableAccount | CopyAccount | Followed] = [
+            *self.topics,
+            *self.tables,
+            *self.copies,
+            *self.followers,
+        ]
+        return all(part.is_right for part in parts)
 
 
 def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mapping[str, int]) -> Account:
