@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Protocol
 
@@ -53,6 +54,40 @@ DATABASES = {"shop": shop_database}
 """Domain -> the module that writes to the captured database for it."""
 WEBHOOKS = {"shop": refund_notices}
 """Domain -> the module that sends webhooks to it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mission:
+    """What the demo lets go wrong in a domain, and changes.
+
+    Attributes:
+        topic, column, time: the column of events of a day by this time that a faulty decoder misreads.
+        misread: what it would read, in DataFusion's SQL.
+        table: whose definition is changed, and whose days are recomputed.
+        before, after: the text that is changed in its file.
+    """
+
+    topic: str
+    column: str
+    time: str
+    misread: str
+    table: str
+    before: str
+    after: str
+
+
+MISSIONS = {
+    "flights": Mission(
+        topic="flights.departures",
+        column="delay_min",
+        time="occurred_at",
+        misread="abs(delay_min) + 1",
+        table="flights.delays_by_hour",
+        before='F.col("delay_min") > 15',
+        after='F.col("delay_min") > 20',
+    ),
+}
+"""Domain -> what its demo rewrites."""
 FOLLOWED = {"shop": ("shop.guessed_cards", refund_notices.TOPIC)}
 """Domain -> the table whose rows the demo sends to a receiver, and the topic whose records it hands to workers."""
 SOURCES: Mapping[str, TrafficSource] = {"flights": flight_source, "shop": shop_source}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -38,8 +38,17 @@ class DagRun:
         return self.client.result(self.dag, self.run, task)
 
 
-def run_dag(settings: Settings, dag: str, params: Mapping[str, object] | None = None) -> DagRun:
+def run_dag(
+    settings: Settings,
+    dag: str,
+    params: Mapping[str, object] | None = None,
+    *,
+    answer: Callable[[Client, str, str], None] | None = None,
+) -> DagRun:
     """Triggers a DAG and waits until its run has succeeded.
+
+    Args:
+        answer: answers the question of a run that waits for a person.
 
     Raises:
         ProcessFailed: it failed; names the task and its last log lines.
@@ -48,7 +57,14 @@ def run_dag(settings: Settings, dag: str, params: Mapping[str, object] | None = 
 
     client = Client(settings)
     _await_dag(settings, client, dag)
-    return _follow(client, dag, client.trigger(dag, params))
+    return _follow(client, dag, client.trigger(dag, params), answer)
+
+
+def approved(client: Client, dag: str, run: str) -> None:
+    """Shows the plan that a run asks about, and approves it."""
+    plan = client.result(dag, run, "preview")
+    out.print(f"  Its plan {plan['id']}: {plan['changed']:,} rows of {plan['tables']} tables. Approved.")
+    client.answer(dag, run, "Approve")
 
 
 def run_after(settings: Settings, dag: str, earlier: Collection[str]) -> DagRun:
@@ -78,7 +94,7 @@ def triggered_runs(settings: Settings, dag: str) -> list[str]:
     return client.triggered_by_assets(dag)
 
 
-def _follow(client: Client, dag: str, run: str) -> DagRun:
+def _follow(client: Client, dag: str, run: str, answer: Callable[[Client, str, str], None] | None = None) -> DagRun:
     """Shows the progress of a run until it has succeeded."""
     from infra.airflow.airflow_api import FINISHED
 
@@ -86,6 +102,8 @@ def _follow(client: Client, dag: str, run: str) -> DagRun:
     with out.status(f"{dag}: queued") if out.is_terminal else _quiet() as status:
         printed = ""
         while (state := client.dag_run_state(dag, run)) not in FINISHED:
+            if answer and client.question(dag, run):
+                answer(client, dag, run)
             doing = _doing(client.task_instances(dag, run), LINE - len(f"{dag}: "))
             if doing != printed:
                 printed = doing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,7 @@ from rich.panel import Panel
 from cli.console import make_table, out, shown_duration, step
 from cli.demo.live_view import LiveTraffic, feeding, moving
 from cli.parsing import parse_date
-from infra.errors import BadArgument, ProcessFailed, UnexplainedDifference
+from infra.errors import BadArgument, ProcessFailed, UnexplainedDifference, nearest
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -40,6 +40,14 @@ def demo(
         typer.Option(metavar="N", min=1, help="How many days; three more follow, so that their rows close."),
     ] = None,
     seconds: Annotated[float, typer.Option(help="How long the replay takes.", min=1)] = 45,
+    steps: Annotated[
+        str,
+        typer.Option(
+            metavar="STEP,...",
+            help="How history is rewritten: replay: a misread day, from the archive; plan: another definition, applied "
+            "and taken back; backfill: two days again. none: not at all.",
+        ),
+    ] = "replay,plan,backfill",
 ) -> None:
     """Run the whole platform on a month of real flights or a week of a shop, then prove every table, row by row.
 
@@ -53,8 +61,9 @@ def demo(
     last = first + (timedelta(days=days) if days else source.DEMO[1] - source.DEMO[0])
     settings = Settings.from_environment()
     _require_source(source, first, last)
+    chosen = _chosen(steps)
     try:
-        account = _run(settings, domain, first, last, seconds)
+        account = _run(settings, domain, first, last, seconds, chosen)
     except KeyboardInterrupt:
         out.print("Stopped. What was started runs on; ./twofold down stops it.")
         raise
@@ -64,11 +73,23 @@ def demo(
         )
 
 
-def _run(settings: Settings, domain: str, start: date, end: date, seconds: float) -> Account:
+def _chosen(steps: str) -> list[str]:
+    """Returns the names of steps; refuses others."""
+    from cli.demo.mission import STEPS
+
+    chosen = [] if steps == "none" else [name.strip() for name in steps.split(",")]
+    if strange := [name for name in chosen if name not in STEPS]:
+        known = f"The steps are {', '.join(STEPS)}; or none."
+        raise BadArgument(f"--steps: no step {strange[0]!r}.", hint=nearest(strange[0], STEPS, known))
+    return chosen
+
+
+def _run(settings: Settings, domain: str, start: date, end: date, seconds: float, steps: Sequence[str]) -> Account:
     from cli.commands.platform_commands import print_addresses
+    from cli.demo.mission import run_steps
     from cli.platform_start import start_platform
     from tables.declare.registry import running
-    from traffic.sources import DATABASES, source_of
+    from traffic.sources import DATABASES, MISSIONS, source_of
 
     began = time.monotonic()
     out.rule("[bold]1[/] Start the platform", align="left")
@@ -80,7 +101,10 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
     _stream(settings, registry, domain, start, end, seconds)
     out.rule("[bold]3[/] Let Airflow correct, recompute and check", align="left")
     unexplained = _correct(settings, domain)
-    out.rule("[bold]4[/] Prove it", align="left")
+    if domain in MISSIONS and steps:
+        out.rule("[bold]4[/] Rewrite history, and take it back", align="left")
+        run_steps(settings, domain, start, steps)
+    out.rule("[bold]5[/] Prove it", align="left")
     with step("Compute every table from the source with DuckDB, compare row by row"):
         from cli.demo.demo_report import draw
 

@@ -153,6 +153,16 @@ class Client:
         if errors := (answer.get("update") or {}).get("errors"):
             raise BadArgument(f"Airflow did not let {len(errors)} tasks of {dag_id} succeed: {errors[0]['error']}.")
 
+    def question(self, dag_id: str, run_id: str) -> dict[str, Any] | None:
+        """Returns the open question of a run's task `approve`: `subject` and `body`; None: it waits for no answer."""
+        asked = self._call("GET", f"{_run(dag_id, run_id)}/hitlDetails?task_id=approve")["hitl_details"]
+        return asked[0] if asked and not asked[0]["response_received"] else None
+
+    def answer(self, dag_id: str, run_id: str, option: str) -> None:
+        """Answers that question by one of its options."""
+        path = f"{_run(dag_id, run_id)}/taskInstances/approve/-1/hitlDetails"
+        self._call("PATCH", path, {"chosen_options": [option], "params_input": {}})
+
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
         """Returns the log of one try of a task, one line per event."""
         path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/logs/{try_number}?map_index={map_index}"

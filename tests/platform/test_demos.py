@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -57,11 +58,11 @@ class Series:
     left: list[str]
 
 
-def command(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `./twofold`, to whom a screen of 80 columns belongs that is no terminal."""
+def command(settings: Settings, *arguments: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run `./twofold` of a checkout, to whom a screen of 80 columns belongs that is no terminal."""
     return subprocess.run(
         [sys.executable, "-m", "cli", *arguments],
-        cwd=ROOT,
+        cwd=root,
         env={**os.environ, **settings.environment(), "COLUMNS": "80"},
         capture_output=True,
         text=True,
@@ -70,14 +71,14 @@ def command(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[
     )
 
 
-def in_one_home(home: Path, demos: list[list[str]]) -> Series:
-    """Run demos, each on what those before it left running, then take the platform down."""
+def in_one_home(home: Path, demos: list[list[str]], root: Path = ROOT) -> Series:
+    """Run demos of a checkout, each on what those before it left running, then take the platform down."""
     ports = ("kafka", "controller", "airflow", "spark", "connect", "database", "webhook")
     settings = Settings(home=home, **{f"{name}_port": free_port() for name in ports})  # type: ignore[arg-type]
     ended = []
     try:
         for domain, *options in demos:
-            ran = command(settings, "demo", domain, *options)
+            ran = command(settings, "demo", domain, *options, root=root)
             client = Client(settings)
             runs = [run for run in client._all("/api/v2/dags/~/dagRuns", "dag_runs") if domain == _domain(run)]
             green = {run["dag_id"] for run in runs if run["state"] == "success"}
@@ -87,7 +88,7 @@ def in_one_home(home: Path, demos: list[list[str]]) -> Series:
                 Demo(domain=domain, ran=ran, unloaded=unloaded, green=green, failed=failed, tables=tables),
             )
     finally:
-        command(settings, "down")
+        command(settings, "down", root=root)
     return Series(demos=ended, left=[p.name() for p in psutil.process_iter() if str(home) in _environment(p)])
 
 
@@ -129,7 +130,7 @@ def _environment(process: psutil.Process) -> str:
 
 def short(domain: str) -> list[str]:
     """The arguments of its short demo."""
-    return [domain, "--days", str(DAYS[domain]), "--seconds", "10"]
+    return [domain, "--days", str(DAYS[domain]), "--seconds", "10", "--steps", "none"]
 
 
 @pytest.fixture(scope="module")
@@ -179,10 +180,21 @@ def test_the_short_demos_in_the_other_order_and_again(tmp_path: Path) -> None:
     assert series.left == []
 
 
+def own_checkout(folder: Path) -> Path:
+    """A copy of this checkout, whose files a demo may edit."""
+    left_out = shutil.ignore_patterns(".git", ".venv", ".twofold", "__pycache__", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, folder, ignore=left_out)
+    (folder / ".venv").symlink_to(ROOT / ".venv")
+    (folder / ".twofold").mkdir()
+    for name in ("jars", "classes"):
+        (folder / ".twofold" / name).symlink_to(ROOT / ".twofold" / name)
+    return folder
+
+
 @pytest.mark.prove
 @pytest.mark.parametrize("domain", SHORT)
 def test_the_whole_demo(tmp_path: Path, domain: str) -> None:
-    """What `make demo` runs: a month of flights, a week of the shop."""
-    series = in_one_home(tmp_path, [[domain]])
+    """What `make demo` runs: a month of flights, a week of the shop; a definition is changed and taken back."""
+    series = in_one_home(tmp_path / "home", [[domain]], own_checkout(tmp_path / "checkout"))
     assert faults(series.demos[0]) == []
     assert series.left == []

@@ -15,7 +15,6 @@ from infra.process import supervisor
 from infra.settings import Settings
 from tables.declare.registry import load
 from tables.refresh.streaming_checkpoint import Checkpoint
-from tests.platform.airflow.approvals import answer, question
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.timeout(1500)]
@@ -68,15 +67,15 @@ def test_a_damaged_row_is_shown_and_overwritten_once_approved(airflow: Client, p
     lake.open(name).update(updates={"flights": "flights + 1000"}, predicate=row)
 
     run = airflow.trigger(dag, {"table": name})
-    wait_until(lambda: question(airflow, dag, run), RUN_TIMEOUT_S)
-    asked = question(airflow, dag, run)
+    wait_until(lambda: airflow.question(dag, run), RUN_TIMEOUT_S)
+    asked = airflow.question(dag, run)
     assert asked
     assert asked["subject"].startswith("Publish 2 changed rows (repair-"), "and the row of a table below"
     shown = f"| origin=JFK hour=2013-01-01T15:00:00Z | ~ | flights | {right['flights'] + 1000} -> {right['flights']} |"
     assert shown in asked["body"].splitlines()
     # Airflow fails a task whose answer comes before its scheduler has seen that the process which asked has ended.
     time.sleep(ANSWER_AFTER_S)
-    answer(airflow, dag, run, "Approve")
+    airflow.answer(dag, run, "Approve")
 
     assert airflow.wait(dag, run, RUN_TIMEOUT_S) == "success"
     assert pa.table(lake.open(name).scan(predicate=row)).to_pylist() == [right]

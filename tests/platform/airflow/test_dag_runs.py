@@ -15,7 +15,6 @@ from infra.errors import BadArgument, ProcessFailed
 from infra.process.readiness import until_answered
 from infra.settings import Settings
 from tables.declare.registry import load
-from tests.platform.airflow.approvals import answer, question
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.platform
@@ -170,8 +169,8 @@ def test_a_killed_preview_is_repeated_and_published_once_approved(
     client: Client, rewrites: dict[str, str], asked: None
 ) -> None:
     """The person rejects another plan at the same time: nothing of that is published."""
-    answer(client, APPROVED, rewrites[APPROVED], "Approve")
-    answer(client, REJECTED, rewrites[REJECTED], "Reject")
+    client.answer(APPROVED, rewrites[APPROVED], "Approve")
+    client.answer(REJECTED, rewrites[REJECTED], "Reject")
     assert client.wait(APPROVED, rewrites[APPROVED], RUN_TIMEOUT_S) == "success"
     assert tries_of(client, APPROVED, rewrites[APPROVED])["preview"] == ("success", 2)
     command = "publish repair-1-flights.flights --approved-by admin --json"
@@ -212,7 +211,7 @@ def rewrites(client: Client, runs: dict[str, str]) -> dict[str, str]:
 def asked(client: Client, rewrites: dict[str, str]) -> None:
     """Airflow fails a task whose answer comes before its scheduler has seen that the process which asked has ended."""
     for dag in (APPROVED, REJECTED):
-        wait_until(lambda dag=dag: question(client, dag, rewrites[dag]), RUN_TIMEOUT_S)
+        wait_until(lambda dag=dag: client.question(dag, rewrites[dag]), RUN_TIMEOUT_S)
     time.sleep(ANSWER_AFTER_S)
 
 

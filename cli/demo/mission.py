@@ -1,0 +1,158 @@
+"""Rewrites history on live tables and takes it back: a misread day, another definition, days that are recomputed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cli.console import out, step
+from infra.errors import ProcessFailed
+from infra.settings import ROOT, Settings
+from infra.sql.names import DATAFUSION
+from traffic.sources import MISSIONS, Mission
+
+STEPS = ("replay", "plan", "backfill")
+"""What can be chosen, in the order in which it is shown."""
+
+
+def run_steps(settings: Settings, domain: str, day: date, chosen: Collection[str]) -> None:
+    """Runs the chosen steps on the tables of a domain, which are afterwards as they were.
+
+    Args:
+        day: the first one of the data.
+
+    Raises:
+        ProcessFailed: a step failed, or changed other rows than it should.
+    """
+    steps: dict[str, Callable[[Settings, str, Mission, date], None]] = {
+        "replay": _replay,
+        "plan": _change_definition,
+        "backfill": _backfill,
+    }
+    for name in STEPS:
+        if name in chosen:
+            steps[name](settings, domain, MISSIONS[domain], day)
+
+
+def _replay(settings: Settings, domain: str, mission: Mission, day: date) -> None:
+    """Lets a day be as a faulty decoder reads it, and decodes it again, from the archive if that has it."""
+    from cli.demo.dag_runs import approved, run_dag
+    from infra.kafka.topic_admin import offsets
+
+    bounds = offsets(settings, [mission.topic])[mission.topic]
+    archived = {partition: bound.tiered or 0 for partition, bound in bounds.items()}
+    if is_archived := all(archived.values()):
+        ends = archived
+    else:
+        ends = {partition: bound.latest for partition, bound in bounds.items()}
+    with step(f"A faulty decoder misreads {mission.column} of {day}, the tables below follow"):
+        misread = _misread(settings, mission, day, ends)
+        below = sum(int(one["changed"]) for one in _run(settings, "reconcile", "--json"))
+    out.print(f"  {misread:,} events of {mission.topic} are wrong, and {below:,} rows below.")
+    params = {
+        "topic": mission.topic,
+        "to_offsets": ",".join(f"{partition}:{end}" for partition, end in ends.items()),
+        "archived": is_archived,
+    }
+    run = run_dag(settings, f"{domain}.replay", params, answer=approved)
+    changed = int(run.result("preview")["changed"])
+    if changed < misread:
+        raise ProcessFailed(f"{misread} events were to be decoded again, the replay changed {changed} rows.")
+    source = "the archive, past the broker" if is_archived else "the log"
+    out.print(f"  Decoded again from {source}: {changed:,} rows put right.")
+
+
+def _misread(settings: Settings, mission: Mission, day: date, ends: dict[int, int]) -> int:
+    """Writes what a faulty decoder would have, into a day's events before some offsets; returns their number."""
+    from deltalake import CommitProperties
+
+    from infra.delta.lake import Lake
+
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    moments = [DATAFUSION.literal(at) for at in (start, start + timedelta(days=1))]
+    at = DATAFUSION.name(mission.time)
+    before = " OR ".join(f"(_partition = {partition} AND _offset < {end})" for partition, end in ends.items())
+    # The cause by which streams leave a commit to the batch, as they do with a replay.
+    tag = CommitProperties(custom_metadata={"userMetadata": json.dumps({"cause": "replay"})})
+    changed = (
+        Lake(settings)
+        .open(mission.topic)
+        .update(
+            updates={mission.column: mission.misread},
+            predicate=f"{at} >= {moments[0]} AND {at} < {moments[1]} AND {mission.column} IS NOT NULL AND ({before})",
+            commit_properties=tag,
+        )
+    )
+    return int(changed["num_updated_rows"])
+
+
+def _change_definition(settings: Settings, domain: str, mission: Mission, day: date) -> None:
+    """Edits a declaration, plans and applies the change, and takes both back."""
+    file = ROOT / "tables" / f"{mission.table.replace('.', '/')}.py"
+    with _edited(file, mission.before, mission.after):
+        with step(f"{mission.table}: {mission.before} becomes {mission.after}; plan it"):
+            planned = _run(settings, "plan", domain, "--why", "the demo", "--json", exit_code=1)
+        tables = len(planned["plan"]["changes"])
+        out.print(f"  {planned['changed']:,} rows of {tables} tables would change; nothing has yet.")
+        with step("Apply the plan, restart the stream with the new code"):
+            outcomes = _run(settings, "apply", planned["plan"]["id"], "--json")
+    run = next(outcome["run"] for outcome in outcomes if outcome["table"] == mission.table)
+    with step("Take it back: roll back the run, restart the stream with the old code"):
+        _run(settings, "rollback", mission.table, "--run", run, "--json")
+        _run(settings, "up", domain)
+    left = _run(settings, "plan", domain, "--json")
+    if left["changed"]:
+        raise ProcessFailed(f"After the roll-back the plan still changes {left['changed']} rows.")
+
+
+@contextmanager
+def _edited(file: Path, before: str, after: str) -> Iterator[None]:
+    """Has a file say something else meanwhile.
+
+    Raises:
+        ProcessFailed: it does not say once what is to be replaced.
+    """
+    text = file.read_text()
+    if text.count(before) != 1:
+        raise ProcessFailed(f"{file}: expected {before!r} once.", hint=f"Undo your changes, or leave out {STEPS[1]}.")
+    file.write_text(text.replace(before, after))
+    try:
+        yield
+    finally:
+        file.write_text(text)
+
+
+def _backfill(settings: Settings, domain: str, mission: Mission, day: date) -> None:
+    """Recomputes two days, which changes nothing, since all is right."""
+    with step(f"Recompute {mission.table} of two days"):
+        days = ("--start", str(day), "--end", str(day + timedelta(days=2)))
+        [outcome, *_] = _run(settings, "backfill", mission.table, *days, "--json")
+    changed = sum(int(outcome[kind]) for kind in ("inserted", "updated", "deleted"))
+    if changed:
+        raise ProcessFailed(f"The backfill of {mission.table} changed {changed} rows, which were right.")
+    out.print(f"  {outcome['compared']:,} rows compared, none differs.")
+
+
+def _run(settings: Settings, *arguments: str, exit_code: int = 0) -> Any:
+    """Runs `./twofold ARGUMENTS` and returns what it printed as JSON.
+
+    Raises:
+        ProcessFailed: it ended with another exit code.
+    """
+    ran = subprocess.run(
+        [str(ROOT / "twofold"), *arguments],
+        env={**os.environ, **settings.environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ran.returncode != exit_code:
+        said = "\n".join((ran.stdout + ran.stderr).splitlines()[-12:])
+        raise ProcessFailed(f"./twofold {' '.join(arguments)} ended with {ran.returncode}:\n{said}")
+    return json.loads(ran.stdout) if "--json" in arguments else None
