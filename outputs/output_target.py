@@ -40,7 +40,7 @@ class Target(Protocol):
 
 
 class ChangeTarget(Target, Protocol):
-    """What gets the changes of each commit, and cannot be read."""
+    """The interface of a target that gets the changes of each commit, and cannot be read."""
 
     def closed_ms_at(self, table_id: str, version: int) -> int | None:
         """Returns by when rows had closed as the changes of a version were sent, as far as that is known."""

@@ -58,7 +58,7 @@ WEBHOOKS = {"shop": refund_notices}
 
 @dataclass(frozen=True, kw_only=True)
 class Mission:
-    """What the demo lets go wrong in a domain, and changes.
+    """A fault that the demo makes in a domain, and a definition that it changes.
 
     Attributes:
         topic, column, time: the column of events of a day by this time that a faulty decoder misreads.

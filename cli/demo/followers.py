@@ -35,7 +35,7 @@ _DONE = 'echo "$RECORD_PARTITION $RECORD_OFFSET" >> "$0"'
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """What a follower got.
+    """The records or rows that a follower got.
 
     Attributes:
         what: happened, in words.

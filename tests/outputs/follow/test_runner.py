@@ -226,7 +226,7 @@ def following(settings: Settings) -> subprocess.Popen[bytes]:
 
 
 def twofold(settings: Settings, *words: str) -> str:
-    return CliRunner().invoke(app, words, env={**settings.environment(), "COLUMNS": "100"}).output
+    return CliRunner().invoke(app, words, env={**settings.environment(), "COLUMNS": "140"}).output
 
 
 def test_a_killed_process_of_the_shop_ends_with_the_rows_of_the_table(lake: Lake, postgres: Server) -> None:
