@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -118,21 +118,22 @@ def _print_failed(settings: Settings, registry: Registry, domain: str) -> None:
         out.print(f"  {escape(failed.error)}", soft_wrap=True)
 
 
-def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
+def restart_streams(settings: Settings, domains: Sequence[str], *, quietly: bool = False) -> None:
     """Restarts the running stream drivers of these domains, and outputs, so that they load the current code."""
     from infra.process import supervisor
-    from outputs.follow.runner import NAME
-    from tables.declare.registry import load
+    from tables.declare.registry import running
     from tables.refresh.events.sealed_topics import require_sealed
 
-    running = {process.name for process in supervisor.state(settings) if process.pid is not None}
+    registry = running(settings)
+    alive = {process.name for process in supervisor.state(settings) if process.pid is not None}
     for domain in domains:
-        if driver_name(domain) in running:
-            require_sealed(settings, load().domain_topics(domain))
-            with step(f"Stream of the domain {domain}, with the new code"):
-                supervisor.restart(settings, driver_name(domain))
-    if domains and NAME in running:
-        supervisor.restart(settings, NAME)
+        if driver_name(domain) in alive:
+            require_sealed(settings, registry.domain_topics(domain))
+            with nullcontext() if quietly else step(f"Stream of the domain {domain}, with the new code"):
+                supervisor.replace(settings, _stream(settings, domain))
+    for program in output_programs(settings, registry):
+        if domains and program.name in alive:
+            supervisor.replace(settings, program)
 
 
 def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, spark: bool) -> None:

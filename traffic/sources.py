@@ -63,7 +63,7 @@ class Mission:
     Attributes:
         topic, column, time: the column of events of a day by this time that a faulty decoder misreads.
         misread: what it would read, in DataFusion's SQL.
-        table: whose definition is changed, and whose days are recomputed.
+        table: whose definition is changed.
         before, after: the text that is changed in its file.
     """
 
@@ -85,6 +85,15 @@ MISSIONS = {
         table="flights.delays_by_hour",
         before='F.col("delay_min") > 15',
         after='F.col("delay_min") > 20',
+    ),
+    "shop": Mission(
+        topic="shop.orders",
+        column="cents",
+        time="ordered_at",
+        misread="cents * 10",
+        table="shop.abandoned_carts",
+        before="INTERVAL 1 HOUR",
+        after="INTERVAL 2 HOURS",
     ),
 }
 """Domain -> what its demo rewrites."""

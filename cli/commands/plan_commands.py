@@ -92,7 +92,8 @@ def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False)
     kept = Plans(settings).find(plan)
     outcomes = publish_now(settings, kept, approved_by)
     # A plan of code names its domains, even if no row changes.
-    restart_streams(settings, kept.command[1:] if kept.command[0] == "plan" else changed_domains(kept))
+    domains = kept.command[1:] if kept.command[0] == "plan" else changed_domains(kept)
+    restart_streams(settings, domains, quietly=as_json)
     _print(kept, outcomes, as_json)
 
 

@@ -46,11 +46,8 @@ def _replay(settings: Settings, domain: str, mission: Mission, day: date) -> Non
     from infra.kafka.topic_admin import offsets
 
     bounds = offsets(settings, [mission.topic])[mission.topic]
-    archived = {partition: bound.tiered or 0 for partition, bound in bounds.items()}
-    if is_archived := all(archived.values()):
-        ends = archived
-    else:
-        ends = {partition: bound.latest for partition, bound in bounds.items()}
+    archived = {partition: bound.tiered for partition, bound in bounds.items() if bound.tiered}
+    ends = archived or {partition: bound.latest for partition, bound in bounds.items()}
     with step(f"A faulty decoder misreads {mission.column} of {day}, the tables below follow"):
         misread = _misread(settings, mission, day, ends)
         below = sum(int(one["changed"]) for one in _run(settings, "reconcile", "--json"))
@@ -58,13 +55,14 @@ def _replay(settings: Settings, domain: str, mission: Mission, day: date) -> Non
     params = {
         "topic": mission.topic,
         "to_offsets": ",".join(f"{partition}:{end}" for partition, end in ends.items()),
-        "archived": is_archived,
+        "partitions": ",".join(map(str, ends)),
+        "archived": bool(archived),
     }
     run = run_dag(settings, f"{domain}.replay", params, answer=approved)
     changed = int(run.result("preview")["changed"])
     if changed < misread:
         raise ProcessFailed(f"{misread} events were to be decoded again, the replay changed {changed} rows.")
-    source = "the archive, past the broker" if is_archived else "the log"
+    source = "the archive, past the broker" if archived else "the log"
     out.print(f"  Decoded again from {source}: {changed:,} rows put right.")
 
 
@@ -129,14 +127,12 @@ def _edited(file: Path, before: str, after: str) -> Iterator[None]:
 
 
 def _backfill(settings: Settings, domain: str, mission: Mission, day: date) -> None:
-    """Recomputes two days, which changes nothing, since all is right."""
-    with step(f"Recompute {mission.table} of two days"):
-        days = ("--start", str(day), "--end", str(day + timedelta(days=2)))
-        [outcome, *_] = _run(settings, "backfill", mission.table, *days, "--json")
-    changed = sum(int(outcome[kind]) for kind in ("inserted", "updated", "deleted"))
-    if changed:
-        raise ProcessFailed(f"The backfill of {mission.table} changed {changed} rows, which were right.")
-    out.print(f"  {outcome['compared']:,} rows compared, none differs.")
+    """Recomputes the tables of a domain, which changes nothing, since all is right."""
+    with step(f"Recompute all rows of the tables of {domain}"):
+        outcomes = _run(settings, "backfill", domain, "--json")
+    if changed := sum(int(one[kind]) for one in outcomes for kind in ("inserted", "updated", "deleted")):
+        raise ProcessFailed(f"The backfill of {domain} changed {changed} rows, which were right.")
+    out.print(f"  {sum(int(one['compared'] or 0) for one in outcomes):,} rows compared, none differs.")
 
 
 def _run(settings: Settings, *arguments: str, exit_code: int = 0) -> Any:

@@ -112,6 +112,16 @@ def restart(settings: Settings, name: str) -> None:
     start_program(settings, name)
 
 
+def replace(settings: Settings, program: Program) -> None:
+    """Restarts a supervised program by its definition of now; all others are left alone. Raises as `restart`."""
+    with _only_one(settings):
+        supervisord.write_configuration(settings, [program], keeps_others=True)
+        is_changed = program.name in _apply(settings, [program])
+    if not is_changed:
+        stop_program(settings, program.name)
+    start_program(settings, program.name)
+
+
 def start_program(settings: Settings, name: str) -> None:
     """Starts a stopped program; returns when it runs. Raises as `restart`."""
     _ask(settings, name, "startProcess", harmless=ALREADY_STARTED)
@@ -122,8 +132,8 @@ def stop_program(settings: Settings, name: str) -> None:
     _ask(settings, name, "stopProcess", harmless=NOT_RUNNING)
 
 
-def _apply(settings: Settings, programs: Sequence[Program]) -> None:
-    """Makes a running supervisor adopt the configuration that was just written."""
+def _apply(settings: Settings, programs: Sequence[Program]) -> list[str]:
+    """Makes a running supervisor adopt the configuration that was just written; returns what is new or changed."""
     with supervisord.rpc(settings, timeout_s=120) as server:
         [[added, changed, removed]] = cast("list[list[list[str]]]", server.reloadConfig())
         _stop_together(settings, [*changed, *removed])
@@ -136,6 +146,7 @@ def _apply(settings: Settings, programs: Sequence[Program]) -> None:
             if program.autostart and program.name not in (*added, *changed):
                 with contextlib.suppress(xmlrpc.client.Fault):
                     server.startProcess(program.name, False)
+    return [*added, *changed]
 
 
 def _launch(settings: Settings) -> None:

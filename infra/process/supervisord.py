@@ -52,12 +52,17 @@ class Program:
     directory: Path = ROOT
 
 
-def write_configuration(settings: Settings, programs: Sequence[Program]) -> None:
-    """Writes supervisord's configuration for exactly these programs, and the commands that their reapers run."""
+def write_configuration(settings: Settings, programs: Sequence[Program], *, keeps_others: bool = False) -> None:
+    """Writes supervisord's configuration for these programs, and the commands that their reapers run.
+
+    Args:
+        keeps_others: the other programs of the last written configuration stay as they are.
+    """
     for needed in (directory(settings) / "commands", directory(settings) / "run", settings.logs):
         needed.mkdir(parents=True, exist_ok=True)
     directory(settings).chmod(0o700)
     sections = {"supervisord": _supervisord_section(settings), **_server_sections(settings)}
+    sections.update(_written_programs(settings) if keeps_others else {})
     saved = {program.name: _save_command(settings, program) for program in programs}
     for program in programs:
         sections[f"program:{program.name}"] = _program_section(settings, program, saved[program.name])
@@ -67,19 +72,23 @@ def write_configuration(settings: Settings, programs: Sequence[Program]) -> None
     ]
     write_atomically(configuration_file(settings), "\n".join(lines))
     for file in (directory(settings) / "commands").glob("*.json"):
-        if file not in saved.values():
+        if file not in saved.values() and not keeps_others:
             file.unlink()
 
 
 def stages(settings: Settings) -> dict[int, list[str]]:
     """Maps each stage to the programs of the last written configuration."""
+    by_stage: dict[int, list[str]] = {}
+    for name, section in _written_programs(settings).items():
+        by_stage.setdefault(int(section["priority"]), []).append(name.removeprefix("program:"))
+    return by_stage
+
+
+def _written_programs(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Reads the sections of programs of the last written configuration."""
     parser = RawConfigParser()
     parser.read(configuration_file(settings))
-    by_stage: dict[int, list[str]] = {}
-    for section in parser.sections():
-        if section.startswith("program:"):
-            by_stage.setdefault(parser.getint(section, "priority"), []).append(section.removeprefix("program:"))
-    return by_stage
+    return {name: dict(parser[name]) for name in parser.sections() if name.startswith("program:")}
 
 
 def reaper_commands(settings: Settings) -> Iterator[ReaperCommand]:

@@ -42,12 +42,13 @@ def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
     Raises:
         BadDeclaration: the function fails, its result lacks a declared column, or it is not a pure function.
     """
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame
 
     try:
         rows = table.derive(**inputs)
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:  # the latter where its analyser itself has failed
         raise BadDeclaration(
             f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} fails: {_first_line(error)}",
             hint="Its inputs have " + "; ".join(f"{n}: {', '.join(f.columns)}" for n, f in inputs.items()) + ".",
@@ -236,4 +237,5 @@ def greatest_by(table: Table, columns: Sequence[str]) -> list[str]:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
+    cause = getattr(error, "java_exception", None)
+    return str(error if cause is None else cause.getMessage()).strip().split("\n")[0]

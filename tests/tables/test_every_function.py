@@ -67,7 +67,7 @@ def is_stored(shape: Shape, rows: DataFrame) -> bool:
     given = {"recompute_by": [], "event_time": None, "closes_at": None, "depends_within": None}
     try:
         return not list(wrong_types(a_table(primary_key=key_of(shape), **given), declared([shape], rows).schema))
-    except PySparkException:
+    except (PySparkException, Py4JJavaError):  # the latter is a fault of its own analyser
         return False
 
 

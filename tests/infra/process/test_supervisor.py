@@ -100,6 +100,24 @@ def test_programs_are_replaced_added_and_stopped_as_they_changed(settings: Setti
     assert commands == {"sleeper": ["sleep", "601"], "coming": ["sleep", "600"]}
 
 
+def test_one_program_is_replaced_and_the_others_go_on(settings: Settings, eventually: Eventually) -> None:
+    def pids() -> dict[str, int | None]:
+        return {process.name: process.pid for process in supervisor.state(settings) if process.state == "RUNNING"}
+
+    supervisor.start(settings, [SLEEPER, replace(SLEEPER, name="going")])
+    eventually(lambda: all(pids().get(name) for name in ("sleeper", "going")))
+    before, other = pids(), replace(SLEEPER, command=["sleep", "601"])
+    for _ in range(2):  # the second time it is restarted as it is
+        supervisor.replace(settings, other)
+        eventually(lambda old=before["sleeper"]: pids().get("sleeper") not in (None, old))
+        assert pids()["going"] == before["going"]
+        before = pids()
+        assert psutil.Process(before["sleeper"]).cmdline() == ["sleep", "601"]
+
+    supervisor.start(settings, [other, replace(SLEEPER, name="going")])
+    assert pids() == before
+
+
 def test_after_the_supervisor_was_killed_no_process_is_left_or_doubled(
     settings: Settings, eventually: Eventually
 ) -> None:

@@ -461,6 +461,10 @@ def test_a_function_that_does_not_fit_is_refused_by_name(plant: Plant) -> None:
     def ours(readings: DataFrame) -> DataFrame:
         return hours(readings).withColumn("_offset", F.lit(1))
 
+    def unresolved(readings: DataFrame) -> DataFrame:  # what Spark's own analyser fails on
+        return readings.withColumn("count", F.expr("to_timestamp(1Y, 1Y)"))
+
+    assert "unresolved fails: [INTERNAL_ERROR] Cannot resolve" in refused(plant, unresolved)
     message = refused(plant, absent)
     assert message.startswith("tables/plant/hours.py: absent fails: ")
     assert "readings: sensor, read_at, value, count" in message
