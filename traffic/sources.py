@@ -83,8 +83,8 @@ MISSIONS = {
         time="occurred_at",
         misread="abs(delay_min) + 1",
         table="flights.delays_by_hour",
-        before='F.col("delay_min") > 15',
-        after='F.col("delay_min") > 20',
+        before="> 15",
+        after="> 20",
     ),
     "shop": Mission(
         topic="shop.orders",

@@ -63,7 +63,7 @@ def run_dag(
 def approved(client: Client, dag: str, run: str) -> None:
     """Shows the plan that a run asks about, and approves it."""
     plan = client.result(dag, run, "preview")
-    out.print(f"  Its plan {plan['id']}: {plan['changed']:,} rows of {plan['tables']} tables. Approved.")
+    out.print(f"  Its plan has {plan['changed']:,} rows of {plan['tables']} tables: approved.")
     client.answer(dag, run, "Approve")
 
 

@@ -48,10 +48,10 @@ def _replay(settings: Settings, domain: str, mission: Mission, day: date) -> Non
     bounds = offsets(settings, [mission.topic])[mission.topic]
     archived = {partition: bound.tiered for partition, bound in bounds.items() if bound.tiered}
     ends = archived or {partition: bound.latest for partition, bound in bounds.items()}
-    with step(f"A faulty decoder misreads {mission.column} of {day}, the tables below follow"):
+    with step(f"A faulty decoder misreads a day of {mission.topic}"):
         misread = _misread(settings, mission, day, ends)
-        below = sum(int(one["changed"]) for one in _run(settings, "reconcile", "--json"))
-    out.print(f"  {misread:,} events of {mission.topic} are wrong, and {below:,} rows below.")
+        _run(settings, "reconcile", "--json")
+    out.print(f"  {mission.column} of {misread:,} events is wrong, and so are the tables that read them.")
     params = {
         "topic": mission.topic,
         "to_offsets": ",".join(f"{partition}:{end}" for partition, end in ends.items()),
@@ -94,14 +94,14 @@ def _change_definition(settings: Settings, domain: str, mission: Mission, day: d
     """Edits a declaration, plans and applies the change, and takes both back."""
     file = ROOT / "tables" / f"{mission.table.replace('.', '/')}.py"
     with _edited(file, mission.before, mission.after):
-        with step(f"{mission.table}: {mission.before} becomes {mission.after}; plan it"):
+        with step(f"In {mission.table}, {mission.before} becomes {mission.after}: plan it"):
             planned = _run(settings, "plan", domain, "--why", "the demo", "--json", exit_code=1)
-        tables = len(planned["plan"]["changes"])
-        out.print(f"  {planned['changed']:,} rows of {tables} tables would change; nothing has yet.")
-        with step("Apply the plan, restart the stream with the new code"):
+        tables = ", ".join(change["table"] for change in planned["plan"]["changes"])
+        out.print(f"  {planned['changed']:,} rows would change, of {tables}; nothing has yet.")
+        with step("Apply the plan: publish the rows, restart the stream"):
             outcomes = _run(settings, "apply", planned["plan"]["id"], "--json")
     run = next(outcome["run"] for outcome in outcomes if outcome["table"] == mission.table)
-    with step("Take it back: roll back the run, restart the stream with the old code"):
+    with step("Take it back: roll back the run, restart the stream"):
         _run(settings, "rollback", mission.table, "--run", run, "--json")
         _run(settings, "up", domain)
     left = _run(settings, "plan", domain, "--json")
