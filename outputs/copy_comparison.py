@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from infra.delta.lake import Lake
 from infra.rows.rows import count
 from outputs.next_step import MOST_ROWS, page_of
+from outputs.revealed import Revealed
 from outputs.view import KEY, View
 from tables.refresh.row_diff import difference, rows_after, rows_before
 
@@ -39,6 +41,8 @@ class ComparedCopy:
 def compare_copy(lake: Lake, table: Table, target: Target, turn: int = 0, of: int = 1) -> ComparedCopy | None:
     """Compares a copy with the version of the table that it shows; None if it is on its way, or moves meanwhile.
 
+    A copy that has still values of persons who were forgotten is on its way.
+
     Args:
         turn, of: which share of the keys is compared, of how many.
 
@@ -48,14 +52,16 @@ def compare_copy(lake: Lake, table: Table, target: Target, turn: int = 0, of: in
     position = target.position()
     if position is None or position.heading is not None or not position.table_id:
         return None
+    view = View.parsed(position.definition)
     pages = of * max(1, ceil(int(lake.open(table.full_name, position.version).count()) / of / MOST_ROWS))
     rows = differing = 0
-    for page in range(turn, pages, of):
-        should = page_of(lake, table.full_name, position, page, pages)
-        rows += len(should)
-        differing += count(difference(should, target.sent(should.schema, page, pages), [KEY]))
-    if target.position() != position:
-        return None
+    with closing(Revealed(lake.settings, f"audit {table.full_name}")) as revealed:
+        for page in range(turn, pages, of):
+            should = page_of(lake, table.full_name, position, page, pages, revealed.now)
+            rows += len(should)
+            differing += count(difference(should, target.sent(should.schema, page, pages), [KEY]))
+        if target.position() != position or revealed.forgotten(view) != position.forgotten:
+            return None
     return ComparedCopy(version=position.version, rows=rows, differing=differing)
 
 

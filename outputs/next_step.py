@@ -6,6 +6,7 @@ gone: from the change feed; from two snapshots, by pages of the keys; from the n
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
@@ -18,7 +19,8 @@ from infra.delta.lake import Lake
 from infra.errors import BadArgument, ChangesGone
 from infra.sql.names import DATAFUSION
 from outputs.position import NOTHING, Position
-from outputs.view import KEY, View
+from outputs.revealed import Revealed
+from outputs.view import KEY, Show, View
 from tables.refresh.row_diff import difference, matching
 from tables.refresh.streaming_checkpoint import Checkpoint
 
@@ -55,20 +57,40 @@ def next_step(lake: Lake, table: Table, output: Output, position: Position | Non
 
     Raises:
         SchemaMismatch: the table lacks columns that the output reads.
+        BadSetting: the output reveals values of persons, and their keys cannot be read.
     """
     if not lake.exists(table.full_name):
         return None
+    purpose = f"output {table.full_name}: {output.name_for(table.name)}"
+    # What cannot be read waits for its receiver, encrypted: the key can end meanwhile.
+    with closing(Revealed(lake.settings, purpose, decrypts=output.is_read)) as revealed:
+        return _step(lake, table, output, position, target, revealed)
+
+
+def _step(
+    lake: Lake, table: Table, output: Output, position: Position | None, target: Target, revealed: Revealed
+) -> Step | None:
+    """Returns the next step; see `next_step`."""
     view = View.declared(table, output)
+    # Before any key is used: a copy may have values of the keys that end from here on.
+    forgotten = revealed.forgotten(view)
     # Before the version: what has closed by then is final in that version.
     closed_ms = closed_by_now(lake, table, view, position)
     version = lake.version(table.full_name)
     commit = lake.commit_digest(table.full_name, version)
-    now = Position(definition=view.definition, table_id="", version=version, commit=commit, closed_ms=closed_ms)
+    now = Position(
+        definition=view.definition,
+        table_id="",
+        version=version,
+        commit=commit,
+        forgotten=forgotten,
+        closed_ms=closed_ms,
+    )
     if position is not None and now == replace(position, table_id="") and position.table_id:
         return None
     opened = lake.open(table.full_name, version)
     now = replace(now, table_id=str(opened.metadata().id))
-    reader = _Reader(lake, table.full_name, position, now, opened, by_commit=not output.is_read)
+    reader = _Reader(lake, table.full_name, position, now, opened, revealed, by_commit=not output.is_read)
     if position is None and output.begin == "now":
         return Step(changes=no_changes(view, opened), before=None, after=now)
     if position is None:
@@ -78,6 +100,10 @@ def next_step(lake: Lake, table: Table, output: Output, position: Position | Non
         return reader.next_page(position.heading, target)
     if not reader.is_of_this_log(position):
         position = position.unknown()
+    elif position.definition == now.definition and position.forgotten != forgotten:
+        # The same rows without what was forgotten; from there on by commits.
+        heading = reader.heading_from(position, replace(position, forgotten=forgotten))
+        return Step(changes=no_changes(view, opened), before=position, after=heading)
     elif step := reader.step_by_feed():
         return step
     return Step(changes=no_changes(view, opened), before=reader.position, after=reader.heading_from(position))
@@ -98,6 +124,7 @@ class _Reader:
         position: of the copy.
         now: that of the newest version.
         opened: the table at that version.
+        revealed: decrypts values of persons.
         by_commit: a step by the change feed has the rows of one commit.
     """
 
@@ -106,17 +133,18 @@ class _Reader:
     position: Position | None
     now: Position
     opened: DeltaTable
+    revealed: Revealed
     by_commit: bool
 
-    def heading_from(self, position: Position) -> Position:
-        """Returns a position before the first page of a way to the newest version."""
+    def heading_from(self, position: Position, heading: Position | None = None) -> Position:
+        """Returns a position before the first page of a way to a heading; without one to the newest version."""
         rows = [int(self.opened.count())]
         if position.table_id == self.now.table_id and position.version != NOTHING:
             try:
                 rows.append(int(open_at(self.lake, self.name, position.version).count()))
             except ChangesGone:
-                position = position.unknown()
-        return position.towards(self.now, max(1, ceil(max(rows) / MOST_ROWS)))
+                position, heading = position.unknown(), None
+        return position.towards(heading or self.now, max(1, ceil(max(rows) / MOST_ROWS)))
 
     def is_of_this_log(self, position: Position) -> bool:
         """Whether the position is one of the table's log as it is now."""
@@ -130,8 +158,8 @@ class _Reader:
             return None
         view = View.parsed(now.definition)
         try:
-            old = open_at(self.lake, self.name, before.version)
-            if pa.schema(old.schema()) != pa.schema(self.opened.schema()):
+            known = open_at(self.lake, self.name, before.version)
+            if pa.schema(known.schema()) != pa.schema(self.opened.schema()):
                 return None
             through, versions = self._commits(before.version)
             if through < now.version:
@@ -145,7 +173,9 @@ class _Reader:
             return None
         if sum(map(len, sides)) > 3 * MOST_ROWS:
             return None
-        changes = difference(view.rows(sides[1], now.closed_ms), view.rows(sides[0], before.closed_ms), [KEY])
+        old = view.rows(sides[0], before.closed_ms, self.revealed.at(before))
+        new = view.rows(sides[1], now.closed_ms, self.revealed.now)
+        changes = difference(new, old, [KEY])
         return Step(changes=changes, before=before, after=now)
 
     def _commits(self, after: int) -> tuple[int, list[int]]:
@@ -184,31 +214,34 @@ class _Reader:
         """Returns the changes of the next page on the way to a heading, or a way to a newer one if that is gone."""
         position = self.position
         assert position is not None
+        none = no_changes(View.parsed(self.now.definition), self.opened)
+        if position.is_whole:
+            return Step(changes=none, before=position, after=position.with_next_page())
         try:
             if not self.is_of_this_log(heading):
                 raise ChangesGone(f"{self.name}: version {heading.version} is gone.", table=self.name)
-            should = page_of(self.lake, self.name, heading, position.page, position.pages)
+            should = page_of(self.lake, self.name, heading, position.page, position.pages, self.revealed.now)
         except ChangesGone:
-            return Step(
-                changes=no_changes(View.parsed(self.now.definition), self.opened),
-                before=position,
-                after=self.heading_from(position.unknown()),
-            )
+            return Step(changes=none, before=position, after=self.heading_from(position.unknown()))
         try:
             if position.table_id != heading.table_id:
                 raise ChangesGone(f"{self.name}: version {position.version} is gone.", table=self.name)
             if position.version == NOTHING:
                 shows = should.schema.empty_table()
             else:
-                there = page_of(self.lake, self.name, position, position.page, position.pages)
+                show = self.revealed.at(position)
+                there = page_of(self.lake, self.name, position, position.page, position.pages, show)
                 shows = _with_columns(there, should.schema)
         except ChangesGone:
             shows = target.sent(should.schema, position.page, position.pages)
         return Step(changes=difference(should, shows, [KEY]), before=position, after=position.with_next_page())
 
 
-def page_of(lake: Lake, name: str, at: Position, page: int, pages: int) -> pa.Table:
+def page_of(lake: Lake, name: str, at: Position, page: int, pages: int, show: Show | None = None) -> pa.Table:
     """Returns the rows of a page of the view at a position.
+
+    Args:
+        show: see `View.rows`.
 
     Raises:
         ChangesGone: that version of the table cannot be read any more.
@@ -219,7 +252,7 @@ def page_of(lake: Lake, name: str, at: Position, page: int, pages: int) -> pa.Ta
     with naming_what_is_gone(name, at.version, at.version):
         rows = pa.RecordBatchReader.from_stream(opened.scan(columns=columns))
         found = view.page(rows, page, pages)
-    return view.rows(found.cast(pa.schema([schema.field(column) for column in columns])), at.closed_ms)
+    return view.rows(found.cast(pa.schema([schema.field(column) for column in columns])), at.closed_ms, show)
 
 
 def open_at(lake: Lake, name: str, version: int) -> DeltaTable:

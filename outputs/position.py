@@ -19,6 +19,8 @@ class Position:
             not known.
         version: of the table; `NOTHING`: the copy is empty.
         commit: a digest of the commit of that version: another one if the log was replaced, as by a backup.
+        forgotten: the number of the last end of a person's key before rows were read, of an output that reveals values
+            of persons; what ended later may be in the copy.
         closed_ms: the copy has rows that had closed by then, epoch milliseconds; None: no row had, or all are shown.
         heading: the position to which pages of the keys move one after the other; None: all are here.
         page: the number of pages that show `heading` already, of `pages`.
@@ -28,6 +30,7 @@ class Position:
     table_id: str
     version: int
     commit: str
+    forgotten: int = 0
     closed_ms: int | None = None
     heading: Position | None = None
     page: int = 0
@@ -49,9 +52,15 @@ class Position:
         """Returns this position with a heading, before its first page."""
         return replace(self, heading=heading, page=0, pages=pages)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all pages show the heading, and only what was replaced is to be erased before the copy is there."""
+        return self.heading is not None and self.page == self.pages
+
     def with_next_page(self) -> Position:
-        """Returns the position after the next page."""
-        if self.heading is not None and self.page + 1 == self.pages:
+        """Returns the position after the next page, or after what was replaced is erased."""
+        is_last = self.page + 1 == self.pages and self.heading is not None and self.heading.forgotten == self.forgotten
+        if self.heading is not None and (is_last or self.is_whole):
             return self.heading
         return replace(self, page=self.page + 1)
 

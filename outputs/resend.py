@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from infra.delta.lake import Lake
 from infra.errors import BadArgument, TryAgain
 from outputs.next_step import MOST_ROWS, closed_by_now, no_changes, open_at
 from outputs.position import Position
+from outputs.revealed import Revealed
 from outputs.view import KEY, View
 from tables.refresh.row_diff import difference, matching
 
@@ -63,7 +65,8 @@ def resend_from(target: Target, lake: Lake, table: Table, version: int) -> int:
         raise BadArgument(f"--from {version}: {error}", hint=otherwise) from error
     if old is None or new is None:
         return 0
-    before, after = view.rows(old, position.closed_ms), view.rows(new, position.closed_ms)
+    with closing(Revealed(lake.settings, f"resend {name}")) as revealed:
+        before, after = (view.rows(side, position.closed_ms, revealed.now) for side in (old, new))
     gone, none = matching(before, after, [KEY], "ANTI"), after.slice(0, 0)
     changes = pa.concat_tables([difference(after, none, [KEY]), difference(none, gone, [KEY])])
     target.send(changes, position, position)
@@ -90,7 +93,14 @@ def resume(target: ChangeTarget, lake: Lake, table: Table, output: Output, versi
     id, commit = str(opened.metadata().id), lake.commit_digest(name, at)
     if version is not None:
         closed_ms = target.closed_ms_at(id, at)
-    after = Position(definition=view.definition, table_id=id, version=at, commit=commit, closed_ms=closed_ms)
+    after = Position(
+        definition=view.definition,
+        table_id=id,
+        version=at,
+        commit=commit,
+        forgotten=before.forgotten if before else 0,
+        closed_ms=closed_ms,
+    )
     target.send(no_changes(view, opened), before, after)
     return at
 

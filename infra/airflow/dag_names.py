@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 OF_TABLES = ("reconcile", "repair", "rebuild", "recover", "audit", "quality")
 OF_TOPICS = ("replay", "redrive", "audit_topic")
+FORGET = "forget"
 BACKFILL = "backfill"
 
 
-def dag_ids(domain: str, tables: Sequence[str], *, has_topics: bool) -> list[str]:
+def dag_ids(domain: str, tables: Sequence[str], *, has_topics: bool, has_persons: bool) -> list[str]:
     """Returns the ids of a domain's DAGs: `<domain>.<kind>`, and `<domain>.backfill.<table>`."""
-    kinds = ("stream", *(OF_TABLES if tables else ()), *(OF_TOPICS if has_topics else ()))
+    of_topics = (*(OF_TOPICS if has_topics else ()), *((FORGET,) if has_persons else ()))
+    kinds = ("stream", *(OF_TABLES if tables else ()), *of_topics)
     return [f"{domain}.{name}" for name in (*kinds, *(f"{BACKFILL}.{table}" for table in tables))]

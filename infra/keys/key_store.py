@@ -55,14 +55,21 @@ class Kept(NamedTuple):
     """The state of one person's key.
 
     Attributes:
+        kind: of the person.
         key_id: as ciphertext has it; it stays when the key has ended.
         forget_at_ms: when the key ends, or ended; None: it does not.
-        is_forgotten: whether the key has ended.
+        forgotten_no: the number of its end; None: the key has not ended.
     """
 
+    kind: str
     key_id: bytes
     forget_at_ms: int | None
-    is_forgotten: bool
+    forgotten_no: int | None
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the key has ended."""
+        return self.forgotten_no is not None
 
 
 class Counts(NamedTuple):
@@ -125,21 +132,46 @@ class KeyStore:
                 self._by_id[key_id] = (row and self._unwrapped(key_id, row[0]), row and row[1])
             return self._valid(self._by_id[key_id])
 
+    def last_end(self) -> int:
+        """Returns the number of the last end of a person's key; 0: none has ended."""
+        with self._lock:
+            select = "SELECT max(forgotten_no) FROM person WHERE substr(kind, 1, 1) <> '_'"
+            return int(self._connection.execute(select).fetchone()[0] or 0)
+
+    def ended_after(self, key_id: bytes, number: int) -> bool:
+        """Whether a key that `find` does not return any more ended after an end of this number."""
+        with self._lock:
+            select = "SELECT forgotten_no FROM person WHERE key_id = ?"
+            row = self._connection.execute(select, [key_id]).fetchone()
+            return row is not None and (row[0] is None or row[0] > number)
+
+    def ref(self, person: Person) -> str:
+        """Returns the name of a person in ledgers: hexadecimal digits that say nothing without the store."""
+        return self._ref(person).hex()
+
     def state_of(self, person: Person) -> Kept | None:
         """Returns the state of a person's key; None if there was never one."""
         with self._lock:
             self._refresh()
-            row = self._connection.execute(
-                "SELECT key_id, forget_at_ms, wrapped IS NULL FROM person WHERE ref = ?", [self._ref(person)]
-            ).fetchone()
-            return row and Kept(row[0], row[1], bool(row[2]))
+            return self.state(self.ref(person))
+
+    def state(self, ref: str) -> Kept | None:
+        """Returns the state of the key of the person with a `ref`; None if there was never one."""
+        with self._lock:
+            select = "SELECT kind, key_id, forget_at_ms, forgotten_no FROM person WHERE ref = ?"
+            row = self._connection.execute(select, [bytes.fromhex(ref)]).fetchone()
+            return row and Kept(*row)
 
     def forget(self, person: Person, at_ms: int) -> None:
         """Lets a person's key end at a time, at once if it has passed; one who has no key yet gets none after that."""
         self.keys_of([person])
+        self.forget_ref(self.ref(person), at_ms)
+
+    def forget_ref(self, ref: str, at_ms: int) -> None:
+        """Lets the key of the person with a `ref` end, as `forget`; nothing if the store does not know it."""
         with self._writing():
             self._connection.execute(
-                "UPDATE person SET forget_at_ms = ? WHERE ref = ? AND wrapped IS NOT NULL", [at_ms, self._ref(person)]
+                "UPDATE person SET forget_at_ms = ? WHERE ref = ? AND wrapped IS NOT NULL", [at_ms, bytes.fromhex(ref)]
             )
         self.end_due()
 

@@ -20,7 +20,7 @@ class Reader:
         self._use = -1
         self._seen: set[bytes] = set()
 
-    def reveal(self, column: pa.ChunkedArray, use: int) -> pa.Array:
+    def reveal(self, column: pa.ChunkedArray, use: int, ended_after: int | None = None) -> pa.Array:
         """Decrypts a column: texts as they are, other values as JSON.
 
         Before any value is returned, the ledger of accesses has how many persons it is of, but for those of whom it has
@@ -28,8 +28,9 @@ class Reader:
 
         Args:
             use: the number of the query, for example.
+            ended_after: as in `values`.
         """
-        found, persons = self.values(column.to_pylist())
+        found, persons = self.values(column.to_pylist(), ended_after)
         if use != self._use:
             self._use, self._seen = use, set()
         if new := persons - self._seen:
@@ -41,16 +42,32 @@ class Reader:
         """Adds to the ledger of accesses that this user is about to read what is held of so many persons."""
         self._store.note_access(pwd.getpwuid(os.getuid()).pw_name, self._purpose, persons)
 
-    def values(self, texts: Iterable[str | None]) -> tuple[list[str | None], set[bytes]]:
-        """Decrypts values; returns the ids of the keys, too."""
+    def values(
+        self, texts: Iterable[str | None], ended_after: int | None = None
+    ) -> tuple[list[str | None], set[bytes]]:
+        """Decrypts values; returns the ids of the keys, too.
+
+        Args:
+            ended_after: a value whose key ended after the end of this number stays as it is, instead of null.
+        """
         used: set[bytes] = set()
+        return [None if text is None else self._value(text, used, ended_after) for text in texts], used
+
+    def _value(self, text: str, used: set[bytes], ended_after: int | None) -> str | None:
+        missing: list[bytes] = []
 
         def find(key_id: bytes) -> Key | None:
             key = self._store.find(key_id)
-            used.update([key_id] if key else [])
+            if key is None:
+                missing.append(key_id)
+            else:
+                used.add(key_id)
             return key
 
-        return [None if text is None else _text(unseal(text, find)) for text in texts], used
+        content = unseal(text, find)
+        if ended_after is not None and any(self._store.ended_after(key_id, ended_after) for key_id in missing):
+            return text
+        return _text(content)
 
 
 def _text(content: bytes | None) -> str | None:

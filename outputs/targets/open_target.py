@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,10 +18,12 @@ from infra.webhooks.signatures import secret_fault
 from outputs.output_target import ChangeTarget, Target
 from outputs.position import Position
 from outputs.refused_rows import Refused, record_refused
+from outputs.revealed import Revealed
 from outputs.targets.postgres_copy import PostgresCopy
 from outputs.targets.search_index import SearchIndex
 from outputs.targets.topic_copy import TopicCopy
 from outputs.targets.webhook_queue import WebhookQueue
+from outputs.view import View
 from tables.declare.outputs.output import Output
 from tables.declare.outputs.search_output import SearchOutput
 from tables.declare.outputs.topic_output import TopicOutput
@@ -48,7 +50,8 @@ def open_target(lake: Lake, table: Table, output: Output) -> Target:
     name, note = output.name_for(table.name), _note_refused(lake, table, output)
     if isinstance(output, SearchOutput):
         folder = lake.settings.home / "search" / f"{table.full_name}.{name}"
-        return SearchIndex(folder=folder, text=output.text, language=output.language, note_refused=note)
+        language, ends = output.language, partial(_ends, lake, table, output)
+        return SearchIndex(folder=folder, text=output.text, language=language, note_refused=note, forgotten=ends)
     at = supervised_address(lake.settings, DATABASE)
     if output.destination:
         at = parsed_address("postgresql://" + _address(lake, table, output, "postgresql://"))
@@ -80,8 +83,14 @@ def _open_topic(lake: Lake, table: Table, output: TopicOutput) -> TopicCopy:
     settings = lake.settings
     if output.destination:
         settings = replace(settings, bootstrap=_address(lake, table, output, "kafka://"))
-    name, note = output.name_for(table.name), _note_refused(lake, table, output)
-    return TopicCopy(settings=settings, table=table.full_name, name=name, compacted=output.compacted, note_refused=note)
+    return TopicCopy(
+        settings=settings,
+        table=table.full_name,
+        name=output.name_for(table.name),
+        compacted=output.compacted,
+        note_refused=_note_refused(lake, table, output),
+        reveals=bool(output.reveal),
+    )
 
 
 _FORMS = {"postgresql://": "user:password@host:port/database", "kafka://": "host:port"}
@@ -115,10 +124,21 @@ def open_sender(lake: Lake, table: Table, output: WebhookOutput) -> WebhookSende
     Raises:
         BadSetting: what is allowed is no network.
     """
+    from outputs.targets.revealed_bodies import revealed_bodies
     from outputs.targets.webhook_sender import WebhookSender
 
-    receiver = partial(_receiver, lake, table, output)
-    return WebhookSender(open_queue(lake, table, output), receiver, allowed_networks(lake.settings.webhook_networks))
+    receiver, reveal = partial(_receiver, lake, table, output), None
+    if output.reveal:
+        purpose = f"webhook {table.full_name}: {output.name_for(table.name)}"
+        reveal = partial(revealed_bodies, lake.settings, purpose, output.reveal)
+    allowed = allowed_networks(lake.settings.webhook_networks)
+    return WebhookSender(open_queue(lake, table, output), receiver, allowed, reveal)
+
+
+def _ends(lake: Lake, table: Table, output: Output) -> int:
+    """Returns the number of the last end of a key, of an output that reveals values of persons; else 0."""
+    with closing(Revealed(lake.settings, "")) as revealed:
+        return revealed.forgotten(View.declared(table, output))
 
 
 def _receiver(lake: Lake, table: Table, output: WebhookOutput) -> tuple[str, Sequence[str]]:

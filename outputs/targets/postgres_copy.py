@@ -66,6 +66,8 @@ class PostgresCopy:
         columns = [name for name in changes.column_names if name != CHANGE and not name.startswith(BEFORE)]
         changes = changes.select([*columns, CHANGE])
         refused: list[Refused] = []
+        if before is not None and before.is_whole:
+            self._erase_replaced()
         with self._connected() as connection, connection.transaction():
             earlier = self._locked(connection, before)
             self._shape(connection, changes.select(columns).schema, earlier)
@@ -89,6 +91,12 @@ class PostgresCopy:
             number = f"('x' || substr(md5(convert_to({KEY}, 'UTF8')), 1, 8))::bit(32)::bigint"
             found = connection.execute(f"SELECT {listed} FROM {self.place} WHERE {number} %% %s = %s", [pages, page])
             return as_rows(schema, found.fetchall())
+
+    def _erase_replaced(self) -> None:
+        """Writes the copy to new files: the old ones have values of persons who are forgotten, in rows replaced."""
+        with self._connected() as connection:
+            if self._types(connection):
+                connection.execute(f"VACUUM FULL {self.place}")
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:

@@ -48,51 +48,65 @@ class SearchIndex:
     """A target in a folder of the home; each row is a document of its words and, unsearched, of its values.
 
     An index of other columns or another language is made next to the one before, which is searched until it is whole.
+    So is one after persons were forgotten whose values it reveals, since what tantivy replaces stays in its files.
 
     Attributes:
         folder: has an index for each text and language.
         text: the columns whose words are found.
         note_refused: called before rows are left out for good, with the position that has them.
+        forgotten: returns the number of the last end of a key, if the index reveals values of persons.
     """
 
     folder: Path
     text: Sequence[str]
     language: str
     note_refused: Callable[[Sequence[Refused], Position], None] = field(compare=False)
+    forgotten: Callable[[], int] = field(default=lambda: 0, compare=False)
 
     @property
     def place(self) -> Path:
-        """The folder of the index with these texts."""
-        return self.folder / digest([*self.text, self.language])[:12]
+        """The folder of the index with these texts, without what is forgotten."""
+        ends = self.forgotten()
+        return self.folder / (self._kind + (f"-{ends}" if ends else ""))
+
+    @property
+    def _kind(self) -> str:
+        return digest([*self.text, self.language])[:12]
+
+    @property
+    def has_another(self) -> bool:
+        """Whether there is an index that is to be replaced by this one."""
+        return any(place != self.place for place in _indexes(self.folder))
 
     def position(self) -> Position | None:
         return _position(self.place)
 
     def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
         self.folder.mkdir(parents=True, exist_ok=True)
+        place = self.place
         with exclusive(self.folder / "lock", patience_s=1.0) as ours:
-            if not ours or self.position() != before:
+            if not ours or _position(place) != before:
                 raise WriteConflict(
                     f"Another process has moved the index {self.folder.name}.", hint="It is read again."
                 )
             if before is None:
-                shutil.rmtree(self.place, ignore_errors=True)
-            refused = self._change(changes) if len(changes) or before is None else []
+                shutil.rmtree(place, ignore_errors=True)
+            refused = self._change(place, changes) if len(changes) or before is None else []
             if refused:
                 self.note_refused(refused, after)
             facts = {"text": list(self.text), "language": self.language, "position": after.text}
-            write_atomically(self.place / _STATE, json.dumps(facts))
+            write_atomically(place / _STATE, json.dumps(facts))
             for other in _indexes(self.folder) if after.heading is None else ():
-                if other != self.place:
+                if other != place:
                     shutil.rmtree(other)
         return len(refused)
 
-    def _change(self, changes: pa.Table) -> list[Refused]:
+    def _change(self, place: Path, changes: pa.Table) -> list[Refused]:
         """Replaces the documents of changed keys; a try that was cut short is simply repeated."""
         if strange := [name for name in self.text if not pa.types.is_string(changes.schema.field(name).type)]:
             raise SchemaMismatch(f"The text of an index has to be strings: {', '.join(strange)} is none.")
         refused: list[Refused] = []
-        writer = _opened(self.place, self.text, self.language).writer(_HEAP_BYTES, 1)
+        writer = _opened(place, self.text, self.language).writer(_HEAP_BYTES, 1)
         for key, row in json_rows(changes, refused):
             writer.delete_documents_by_term(KEY, key)
             if row is not None:
@@ -133,13 +147,14 @@ class SearchIndex:
             TryAgain: no index is whole yet.
             BadArgument: the words are no query.
         """
-        whole = [place for place in (self.place, *_indexes(self.folder)) if (at := _position(place)) and not at.heading]
+        whole = [place for place in _indexes(self.folder) if (at := _position(place)) and not at.heading]
         if not whole:
             raise TryAgain(
                 f"The index {self.folder.name} is not whole yet.", hint="`./twofold outputs` shows how far it is."
             )
-        facts = json.loads((whole[0] / _STATE).read_text())
-        index = _opened(whole[0], facts["text"], facts["language"])
+        chosen = max(whole, key=lambda place: place.name.startswith(self._kind))
+        facts = json.loads((chosen / _STATE).read_text())
+        index = _opened(chosen, facts["text"], facts["language"])
         try:
             query = index.parse_query(unicodedata.normalize("NFC", words), facts["text"], conjunction_by_default=True)
         except ValueError as error:

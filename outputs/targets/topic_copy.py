@@ -22,6 +22,8 @@ POSITIONS = "twofold.outputs"
 _OPERATIONS = {"insert": "c", "update": "u", "delete": "d"}
 _COMPACTED = {"cleanup.policy": "compact"}
 _LOG = {"cleanup.policy": "delete"}
+_CLEANED = {"max.compaction.lag.ms": str(86_400_000)}
+"""A record that was replaced is removed within a day, however few there are."""
 _SHORT = {**_COMPACTED, "segment.ms": str(3_600_000), "min.cleanable.dirty.ratio": "0.1"}
 """A position is written with each step, and read from the first on by each start."""
 
@@ -39,6 +41,7 @@ class TopicCopy:
         name: of the topic in the table's domain.
         compacted: the topic has rows.
         note_refused: called before rows are left out for good, with the position that has them.
+        reveals: it has values of persons.
     """
 
     settings: Settings
@@ -46,6 +49,7 @@ class TopicCopy:
     name: str
     compacted: bool
     note_refused: Callable[[Sequence[Refused], Position], None]
+    reveals: bool = False
     _writer: TransactionalWriter | None = field(default=None, init=False)
     _at: Position | None = field(default=None, init=False)
 
@@ -72,11 +76,12 @@ class TopicCopy:
 
     def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
         if self._writer is None:
+            configs = {**_COMPACTED, **(_CLEANED if self.reveals else {})} if self.compacted else _LOG
             ensure_topics(
                 self.settings,
                 [
                     TopicSpec(name=POSITIONS, partitions=1, configs=_SHORT),
-                    TopicSpec(name=self.topic, partitions=1, configs=_COMPACTED if self.compacted else _LOG),
+                    TopicSpec(name=self.topic, partitions=1, configs=configs),
                 ],
             )
             # From here on no other writer goes on, and what it has left open is decided.

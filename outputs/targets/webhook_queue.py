@@ -84,6 +84,7 @@ class WebhookQueue:
 
     def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
         at = after.heading or after
+        forgotten = [at.forgotten] if before is not None and before.forgotten != at.forgotten else []
         refused: list[Refused] = []
         with self._transaction() as connection:
             if _position(connection) != before:
@@ -97,7 +98,7 @@ class WebhookQueue:
                 # A change that is sent again comes after those that are sent again before it.
                 connection.execute(
                     "INSERT OR REPLACE INTO changes (id, key, version, body) VALUES (?, ?, ?, ?)",
-                    [_id(at, key), key, at.version, _body(self.table, at.version, key, change)],
+                    [_id(at, key, *forgotten), key, at.version, _body(self.table, at.version, key, change)],
                 )
                 connection.execute(_OLDEST_IS_DUE, [key])
             if refused:
@@ -178,9 +179,13 @@ def _position(connection: sqlite3.Connection) -> Position | None:
     return Position.parsed(found[0]) if found else None
 
 
-def _id(at: Position, key: str) -> str:
-    """Returns the id of a change: another one for each that a key can have, the same if the table is read again."""
-    parts = (at.table_id, at.version, at.definition, at.closed_ms, key)
+def _id(at: Position, key: str, *forgotten: int) -> str:
+    """Returns the id of a change: another one for each that a key can have, the same if the table is read again.
+
+    Args:
+        forgotten: the number of the end of keys that is the change.
+    """
+    parts = (at.table_id, at.version, at.definition, at.closed_ms, key, *forgotten)
     return f"msg_{sha256(repr(parts).encode()).hexdigest()[:32]}"
 
 

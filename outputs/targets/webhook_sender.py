@@ -58,12 +58,18 @@ class WebhookSender:
     Args:
         receiver: returns the URL, and the secrets; each one signs every request.
         allowed: networks in which the receiver may be although they are not public.
+        reveal: decrypts values of persons in bodies that are about to be sent; None: there are none. With it, answers
+            are kept without their texts, which can repeat what was sent.
     """
 
     def __init__(
-        self, queue: WebhookQueue, receiver: Callable[[], tuple[str, Sequence[str]]], allowed: Sequence[Network]
+        self,
+        queue: WebhookQueue,
+        receiver: Callable[[], tuple[str, Sequence[str]]],
+        allowed: Sequence[Network],
+        reveal: Callable[[Sequence[str]], list[str]] | None = None,
     ) -> None:
-        self._queue, self._receiver, self._allowed = queue, receiver, allowed
+        self._queue, self._receiver, self._allowed, self._reveal = queue, receiver, allowed, reveal
         logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs whole URLs, which can be secrets
         # A proxy of the environment would connect to addresses that nothing has checked.
         self._client = httpx.Client(verify=httpx.create_ssl_context(), trust_env=False, timeout=TIMEOUT_S)
@@ -76,12 +82,15 @@ class WebhookSender:
             now: seconds since 1970.
 
         Raises:
-            BadSetting: the receiver has no address.
+            BadSetting: the receiver has no address, or keys of persons that are to be revealed cannot be read.
         """
         changes = [] if now < self._rests_until else self._queue.due(now, AT_ONCE)
         if not changes:
             return False
         url, secrets = self._receiver()
+        if self._reveal is not None:
+            bodies = self._reveal([change.body for change in changes])
+            changes = [change._replace(body=body) for change, body in zip(changes, bodies, strict=True)]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             answers = list(pool.map(partial(self._answer, httpx.URL(url), secrets, now), changes))
         accepted = [change for change, answer in zip(changes, answers, strict=True) if answer.is_accepted]
@@ -124,12 +133,15 @@ class WebhookSender:
             }
             to, named = url.copy_with(host=address), {"sni_hostname": host}
             with self._client.stream("POST", to, content=change.body, headers=headers, extensions=named) as response:
-                text = f"{response.status_code} {response.reason_phrase}: {_start(response)}".rstrip(": ")
+                text = str(response.status_code)
+                if self._reveal is None:
+                    text = f"{text} {response.reason_phrase}: {_start(response)}".rstrip(": ")
                 return Answer(response.status_code, text, _rest_s(response.headers.get("retry-after", ""), now))
         except TwofoldError as error:
             return Answer(0, error.message)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            return Answer(0, f"{host} does not answer: {type(error).__name__} {error}".rstrip())
+            why = "" if self._reveal is not None else str(error)
+            return Answer(0, f"{host} does not answer: {type(error).__name__} {why}".rstrip())
 
 
 def _start(response: httpx.Response) -> str:

@@ -19,8 +19,14 @@ PAGE = ROOT / "docs" / "how-to" / "forget-a-person.md"
 
 
 def test_the_topic_of_the_page_forgets_one_customer_and_keeps_the_other(tmp_path: Path) -> None:
-    [declared] = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    topic = load(written(tmp_path / "tables", {"bank/logins.py": declared})).require_sound().find_topic("logins")
+    declared, output = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    of_table = '"""Logins."""\nfrom tables import table, to_postgres, to_webhook\n' + output.replace(
+        "...", "return logins"
+    )
+    files = {"bank/logins.py": declared, "bank/recent_logins.py": of_table}
+    registry = load(written(tmp_path / "tables", files)).require_sound()
+    assert [one.reveal for _, one in registry.outputs()] == [["mail"], ["mail"]]
+    topic = registry.find_topic("logins")
     settings = Settings(home=tmp_path)
     make_keys(settings)
     with closing(KeyStore(settings)) as store:

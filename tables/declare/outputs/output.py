@@ -21,6 +21,7 @@ class Output:
         columns: None: all of the table.
         where: rules; the copy has the rows that keep all of them.
         when: `changed`: rows as they are now; `closed`: those alone that have closed.
+        reveal: columns with values of persons that the copy has decrypted, null once a person is forgotten.
         begin: `all`: a new output sends all rows first; `now`: only what changes from then on.
     """
 
@@ -30,6 +31,7 @@ class Output:
     columns: Sequence[str] | None = None
     where: Sequence[Rule] = ()
     when: Literal["changed", "closed"] = "changed"
+    reveal: Sequence[str] = ()
     begin: Literal["now", "all"] = "all"
 
     def __post_init__(self) -> None:
@@ -46,6 +48,12 @@ class Output:
             if not isinstance(rule, Rule) or rule.kind not in RECORD_RULES:
                 kinds = ", ".join(sorted(RECORD_RULES))
                 raise self.mistake("where", str(rule), f"rules that one row decides: {kinds}")
+        if self.reveal != () and not is_list(self.reveal, str):
+            raise self.mistake("reveal", self.reveal, "a list of columns, each once")
+        if self.columns is not None and not set(self.reveal) <= set(self.columns):
+            raise self.mistake("columns", self.columns, "all columns of reveal= among them")
+        if tested := [column for rule in self.where for column in rule.columns if column in self.reveal]:
+            raise self.mistake("reveal", self.reveal, f"columns that where= does not test: {', '.join(tested)} is not")
 
     @property
     def is_read(self) -> bool:
@@ -59,7 +67,7 @@ class Output:
     @property
     def reads(self) -> Iterable[str]:
         """The columns that it names; it may read all."""
-        return [*(self.columns or ()), *(column for rule in self.where for column in rule.columns)]
+        return [*(self.columns or ()), *(column for rule in self.where for column in rule.columns), *self.reveal]
 
     def mistake(self, parameter: str, value: object, expected: str) -> BadDeclaration:
         """Builds the error of a parameter."""

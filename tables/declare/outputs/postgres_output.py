@@ -35,6 +35,7 @@ def to_postgres(
     columns: Sequence[str] | None = None,
     where: Sequence[Rule] = (),
     when: Literal["changed", "closed"] = "changed",
+    reveal: Sequence[str] = (),
     destination: str = "",
 ) -> PostgresOutput:
     """Keeps the rows of the table in a table of PostgreSQL, in the schema of the domain's name.
@@ -45,10 +46,11 @@ def to_postgres(
         where: rules that one row decides, such as `between("cents", 500_000, None)`: the copy has the rows that keep
             all of them. Null keeps each but `not_null`.
         when: `changed`: the copy has rows as they are now; `closed`: a row is in it once it has closed.
+        reveal: columns with values of persons, which the copy has decrypted; null once a person is forgotten.
         destination: a name of the file of the setting `destinations`, which has the address of the database; empty:
             the database `outputs` of the supervised server.
 
     Raises:
         BadDeclaration: a name that a table cannot have, or a condition that one row does not decide.
     """
-    return PostgresOutput(name=name, columns=columns, where=where, when=when, destination=destination)
+    return PostgresOutput(name=name, columns=columns, where=where, when=when, reveal=reveal, destination=destination)

@@ -52,6 +52,7 @@ def to_search(
     columns: Sequence[str] | None = None,
     where: Sequence[Rule] = (),
     when: Literal["changed", "closed"] = "changed",
+    reveal: Sequence[str] = (),
 ) -> SearchOutput:
     """Keeps an index of texts, which `./twofold search` reads: words in the stem of their language, best match first.
 
@@ -62,8 +63,9 @@ def to_search(
         columns: shown with a match; None: all.
         where: rules that one row decides: the index has the rows that keep all of them.
         when: `changed`: the index has rows as they are now; `closed`: a row is in it once it has closed.
+        reveal: columns with values of persons, which the index has decrypted; null once a person is forgotten.
 
     Raises:
         BadDeclaration: no text, an unknown language, or a condition that one row does not decide.
     """
-    return SearchOutput(text=text, language=language, name=name, columns=columns, where=where, when=when)
+    return SearchOutput(text=text, language=language, name=name, columns=columns, where=where, when=when, reveal=reveal)

@@ -27,6 +27,8 @@ class TopicOutput(Output):
             raise self.mistake("topic", self.name, "the name of the topic, without its domain")
         if not isinstance(self.compacted, bool):
             raise self.mistake("compacted", self.compacted, "True or False")
+        if self.reveal and not self.compacted:
+            raise self.mistake("reveal", self.reveal, "none, as records of a topic that is not compacted stay")
 
     @property
     def is_read(self) -> bool:
@@ -40,6 +42,7 @@ def to_topic(
     columns: Sequence[str] | None = None,
     where: Sequence[Rule] = (),
     when: Literal["changed", "closed"] = "changed",
+    reveal: Sequence[str] = (),
     destination: str = "",
 ) -> TopicOutput:
     """Keeps the rows of the table in a compacted topic, or sends each change of a row to a topic.
@@ -52,6 +55,8 @@ def to_topic(
         columns: of the records; None: all.
         where: rules that one row decides: the topic has the rows that keep all of them.
         when: `changed`: the topic has rows as they are now; `closed`: a row is in it once it has closed.
+        reveal: columns with values of persons, which the records have decrypted; null once a person is forgotten. Not in a
+            topic that is not compacted, whose records stay.
         destination: a name of the file of the setting `destinations`, which has the address of the broker,
             `kafka://host:port`; empty: the platform's own.
 
@@ -59,5 +64,11 @@ def to_topic(
         BadDeclaration: a name that a topic cannot have, or a condition that one row does not decide.
     """
     return TopicOutput(
-        name=topic, compacted=compacted, columns=columns, where=where, when=when, destination=destination
+        name=topic,
+        compacted=compacted,
+        columns=columns,
+        where=where,
+        when=when,
+        reveal=reveal,
+        destination=destination,
     )

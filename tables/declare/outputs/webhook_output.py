@@ -38,6 +38,7 @@ def to_webhook(
     columns: Sequence[str] | None = None,
     where: Sequence[Rule] = (),
     when: Literal["changed", "closed"] = "changed",
+    reveal: Sequence[str] = (),
     begin: Literal["now", "all"] = "now",
 ) -> WebhookOutput:
     """Calls a receiver for each change of a row, by a POST that is signed as Standard Webhooks says.
@@ -52,9 +53,12 @@ def to_webhook(
         where: rules that one row decides, such as `between("cents", 500_000, None)`: rows that keep all of them are
             sent; one that no longer does is sent as deleted. Null keeps each but `not_null`.
         when: `changed`: each change of a row; `closed`: a row is sent once it has closed, a correction as an update.
+        reveal: columns with values of persons, which the requests have decrypted; null once a person is forgotten.
         begin: `now`: changes from then on; `all`: first the rows that the table has.
 
     Raises:
         BadDeclaration: no destination, or a condition that one row does not decide.
     """
-    return WebhookOutput(destination=destination, name=name, columns=columns, where=where, when=when, begin=begin)
+    return WebhookOutput(
+        destination=destination, name=name, columns=columns, where=where, when=when, reveal=reveal, begin=begin
+    )

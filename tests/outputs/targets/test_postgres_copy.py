@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 
 from infra.delta.lake import Lake
 from infra.errors import BadSetting, DatabaseUnreachable, TryAgain, WriteConflict
+from infra.postgres import postgres_server
 from infra.postgres.database_connection import Connection, supervised_address
 from infra.settings import Settings
 from outputs import next_step as reading
@@ -27,7 +28,9 @@ from outputs.targets.postgres_copy import PostgresCopy
 from outputs.view import KEY
 from tables.refresh.row_diff import difference
 from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
+from tests.outputs.revealed_table import RevealedTable, mail_of
 from tests.outputs.test_next_step import EVENTS, run_events, small_pages
+from tests.support.personal_search import found_in
 from tests.support.postgres import Server
 
 __all__ = ["small_pages"]
@@ -388,3 +391,49 @@ class ReadCopy(PostgresCopy):
 
     def rows(self, columns: list[str]) -> list[tuple[Any, ...]]:
         return rows_of(self.postgres, list(columns))
+
+
+def test_what_was_revealed_of_a_forgotten_person_is_in_no_file_of_the_copy(
+    postgres: Server, copy: PostgresCopy, lake: Lake
+) -> None:
+    people = RevealedTable(lake)
+    names = [f"person{number}" for number in range(30)]
+    people.put(*names)
+    people.follow(copy)
+    gone = names[:5]
+    mails = [mail_of(name) for name in names[:6]]
+    base = postgres_server.data_directory(postgres.settings) / "base"  # the log of the database is kept elsewhere
+    postgres.run("CHECKPOINT")
+    assert set(found_in([base], mails)) == set(mails), "the search of bytes finds what is there"
+    rows = postgres.run("SELECT * FROM plant.hours")
+    people.forget(*gone)
+    people.put("person9", mail="new")
+    people.follow(copy)
+    assert dict(postgres.run("SELECT k, mail FROM plant.hours")) == people.without(*gone)
+    kept = {row for row in rows if not any(name in row for name in [*gone, "person9"])}
+    assert len(kept) == 24
+    assert kept <= set(postgres.run("SELECT * FROM plant.hours"))
+    postgres.run("CHECKPOINT")
+    assert set(found_in([base], mails)) == {mails[5]}
+
+
+def test_files_with_what_was_revealed_are_replaced_after_a_crash_too(
+    postgres: Server, copy: PostgresCopy, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = RevealedTable(lake)
+    people.put("person1", "person2")
+    people.follow(copy)
+    people.forget("person1")
+
+    def cut_short(self: PostgresCopy) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgresCopy, "_erase_replaced", cut_short)
+        with pytest.raises(KeyboardInterrupt):
+            people.follow(copy)
+    assert dict(postgres.run("SELECT k, mail FROM plant.hours")) == people.without("person1")
+    people.follow(copy)
+    postgres.run("CHECKPOINT")
+    base = postgres_server.data_directory(postgres.settings) / "base"
+    assert set(found_in([base], [mail_of("person1"), mail_of("person2")])) == {mail_of("person2")}

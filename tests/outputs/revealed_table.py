@@ -1,0 +1,108 @@
+"""A table with values of persons, encrypted, and what its outputs reveal of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+
+from infra.delta.delta_writer import CommitTag, Writer
+from infra.delta.lake import Lake
+from infra.keys.ciphertext import seal
+from infra.keys.key_store import KeyStore, Person, make_keys
+from outputs.next_step import Step, next_step
+from outputs.output_target import Target
+from tables import to_postgres
+from tables.declare.outputs.output import Output
+from tables.declare.table import Table
+from tests.outputs.followed_table import MemoryCopy, hour
+from tests.tables.declared import a_table
+
+SCHEMA = pa.schema(
+    [("k", pa.string()), ("mail", pa.string()), ("note", pa.string()), ("closes_at", pa.timestamp("us", "UTC"))]
+)
+
+
+def mail_of(name: str) -> str:
+    """A word that is found nowhere by chance, and that compression leaves in one piece."""
+    return sha256(name.encode()).hexdigest()[:40]
+
+
+@dataclass
+class RevealedTable:
+    """The table `plant.hours`; a row is of the persons that its key names, such as `ann` or `ann to bob`.
+
+    Attributes:
+        rows: key -> the mail that it has.
+    """
+
+    lake: Lake
+    output: Output = field(default_factory=lambda: to_postgres(reveal=["mail"]))
+    rows: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        make_keys(self.lake.settings)
+        self.lake.ensure(self.name, SCHEMA, statistics=["k"])
+        self.writer = Writer(self.lake, self.name)
+
+    @property
+    def table(self) -> Table:
+        return a_table(primary_key=["k"], recompute_by=["k"], event_time="closes_at", outputs=[self.output])
+
+    @property
+    def name(self) -> str:
+        return "plant.hours"
+
+    def with_keys(self, do: Callable[[KeyStore], Any]) -> Any:
+        with closing(KeyStore(self.lake.settings)) as store:
+            return do(store)
+
+    def forget(self, *names: str) -> None:
+        for name in names:
+            self.with_keys(lambda store, name=name: store.forget(Person("customer", name), 0))
+
+    def put(self, *keys: str, mail: str = "") -> None:
+        """Insert or replace rows, by default with the mails of their persons."""
+
+        def sealed(store: KeyStore) -> list[str | None]:
+            found: list[str | None] = []
+            for key in keys:
+                persons = [Person("customer", name) for name in key.split(" to ")]
+                known = store.keys_of(persons)
+                owners = [owner for person in persons if (owner := known[person]) is not None]
+                text = json.dumps(mail or mail_of(key)).encode()
+                found.append(seal(text, owners) if len(owners) == len(persons) else None)
+            return found
+
+        columns = {"k": list(keys), "mail": self.with_keys(sealed), "note": [f"a note on {k}" for k in keys]}
+        rows = pa.table({**columns, "closes_at": pa.array([hour(1)] * len(keys), SCHEMA.field(3).type)}, schema=SCHEMA)
+        tag = CommitTag(app="test", version=self.writer.next_number("test"))
+        self.writer.upsert(rows, ["k"], tag)
+        self.rows |= dict.fromkeys(keys, mail) if mail else {key: mail_of(key) for key in keys}
+
+    def step(self, target: Target) -> Step | None:
+        step = next_step(self.lake, self.table, self.output, target.position(), target)
+        if step is not None:
+            target.send(step.changes, step.before, step.after)
+        return step
+
+    def follow(self, target: Target) -> list[Step]:
+        steps: list[Step] = []
+        while step := self.step(target):
+            steps.append(step)
+            assert len(steps) < 100
+        return steps
+
+    def without(self, *names: str) -> dict[str, str | None]:
+        """The mails that a copy shows once these persons are forgotten."""
+        return {k: None if set(k.split(" to ")) & set(names) else mail for k, mail in self.rows.items()}
+
+
+def shown(copy: MemoryCopy) -> dict[str, str | None]:
+    """Key -> mail, of a copy."""
+    return {row["k"]: row["mail"] for row in copy.kept.values()}
