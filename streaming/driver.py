@@ -18,6 +18,7 @@ from infra.errors import ProcessFailed, TwofoldError
 from infra.kafka.topic_admin import ensure_topics
 from infra.process.file_locks import exclusive
 from infra.process.kept_running import KeptRunning, Running, stop_on_signal
+from infra.process.polling_thread import PollingThread
 from infra.spark.spark_client import failing_alone
 from infra.spark.spark_session import jvm_exit_code
 from streaming.ingest.ingest_query import Ingest
@@ -30,9 +31,11 @@ from streaming.query.progress import Progress, read, write
 from streaming.query.scheduler_pool import use_pool
 from streaming.query.step_shares import Shares
 from tables.declare.analysis import require_no_mistake
+from tables.declare.personal import personal_columns
 from tables.declare.registry import load
 from tables.declare.table import Table
 from tables.refresh.acceptance import is_accepted, require_proved
+from tables.refresh.events.sealed_topics import end_due_keys
 from tables.refresh.events.topic_specs import specs
 from tables.refresh.open_platform import Platform, ensure_table, opened
 
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
 _RAISED = re.compile(r"(Caused by: )?[\w.]+(Error|Exception)\b.*: ")
 _POLL_S = 0.5
 _CALM_S = 1.0
+_KEYS_S = 30.0
+KEYS = "_keys"
+"""The name of what ends keys, among the queries; no table has it."""
 _log = logging.getLogger("twofold.driver")
 
 
@@ -199,6 +205,9 @@ def _starters(
         lock = platform.lake.settings.stream_lock(table.full_name)
         start = partial(_start_table, platform, table, pace())
         yield table.name, _in_own_pool(platform, table.full_name, start), lock
+    if any(map(personal_columns, platform.registry.domain_topics(domain))):
+        end_due = partial(end_due_keys, platform.lake.settings)
+        yield KEYS, partial(PollingThread, f"{domain}.{KEYS}", end_due, idle_s=_KEYS_S), None
 
 
 def _start_table(platform: Platform, table: Table, pace: Pace) -> Running:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 
 from infra.delta.lake import Lake
 from infra.errors import BadDeclaration, ProcessFailed, SchemaMismatch
+from infra.keys.key_store import KeyStore, Person, make_keys
 from infra.process import kept_running
 from infra.process.file_locks import exclusive, is_held
 from infra.process.kept_running import KeptRunning
@@ -20,10 +22,11 @@ from streaming import driver
 from streaming.driver import QueryFailures, _starters
 from streaming.query.progress import read
 from streaming.query.step_shares import Shares
+from tables.declare.registry import load
 from tables.declare.table import Table
-from tables.refresh.open_platform import Platform, ensure_domain
+from tables.refresh.open_platform import Platform, ensure_domain, ensure_topics_of
 from tests.plant import DAYS_FILE, HOURS, plant
-from tests.tables.declared import edited
+from tests.tables.declared import TOPIC_FILE, edited, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -191,3 +194,40 @@ def test_a_drain_goes_on_with_the_other_tables_and_then_fails(
     with pytest.raises(BadDeclaration, match="valeu"):
         driver.drain(settings, "plant", ingest=False, tables=None)
     assert sorted(drained) == ["kept", "newest"]
+
+
+LOGINS = """
+    '''Logins.'''
+    from tables import Topic, personal
+    TOPIC = Topic(
+        schema={"id": "int", "customer": "string", "at": "timestamp", "mail": personal("customer")},
+        event_time="at", message_key="customer", dedup_keys=["id"],
+    )
+    """
+
+
+def test_a_driver_of_persons_destroys_keys_whose_time_has_passed(tmp_path: Path) -> None:
+    lake, now = Lake(Settings(home=tmp_path / "home")), time.time_ns() // 1_000_000
+    make_keys(lake.settings)
+    registry = load(written(tmp_path / "tables", {"bank/logins.py": LOGINS, "other/readings.py": TOPIC_FILE}))
+    for domain in registry.domains:
+        ensure_topics_of(lake, registry, domain)
+    platform = Platform(None, lake, registry)  # type: ignore[arg-type]
+    starts = {name: start for name, start, _ in _starters(platform, "bank", None, Shares(1))}
+    assert driver.KEYS not in [name for name, *_ in _starters(platform, "other", None, Shares(1))]
+    with closing(KeyStore(lake.settings)) as store:
+        store.forget(Person("customer", "ann"), now + 60_000)
+    running = starts[driver.KEYS]()
+    with closing(sqlite3.connect(lake.settings.keys_file, isolation_level=None)) as keys:
+        assert keys.execute("SELECT wrapped IS NULL, forgotten_no FROM person").fetchall() == [(0, None)]
+        keys.execute("UPDATE person SET forget_at_ms = ?", [now])
+        for _ in range(2):  # again it changes nothing
+            running.stop()
+            running = starts[driver.KEYS]()
+            deadline = time.monotonic() + 20
+            while keys.execute("SELECT wrapped IS NULL, forgotten_no FROM person").fetchall() != [(1, 1)]:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        assert running.isActive
+    running.stop()
+    assert running.exception() is None
