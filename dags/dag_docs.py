@@ -259,6 +259,26 @@ without the log). The task of each topic says what was found: its records by who
 {topics}
 """
 
+FORGET = """\
+# {domain}: forget
+
+Destroys the key of one person, of any domain: from then on every value of the person is null, in every table,
+version, archive and backup of the lake. `preview` counts what is held where, `approve` shows it and waits for you under
+*Required actions*, `forget` destroys the key, waits until outputs have sent null, and returns the certificate, which is
+in `ledger.forgotten`, too.
+
+Start it with **Trigger** and the ref that `./twofold forget KIND ID --ask` prints. Never enter an id: Airflow keeps
+what is entered.
+
+## When it fails
+
+`preview` failed: the store of keys cannot be read, or no person has the ref; nothing was done. `forget` failed: it can
+be cleared and run again; `./twofold keys` counts who is forgotten. A certificate that says that some of it can still be
+read names the output, which `./twofold outputs` shows; run the task again once that has gone on.
+
+{topics}
+"""
+
 PAGES = {
     "stream": STREAM,
     "reconcile": RECONCILE,
@@ -271,6 +291,7 @@ PAGES = {
     "replay": REPLAY,
     "redrive": REDRIVE,
     "audit_topic": AUDIT_TOPIC,
+    "forget": FORGET,
 }
 
 

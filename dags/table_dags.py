@@ -34,6 +34,7 @@ from dags.operators.stream_watchdog import StreamOperator
 from dags.operators.table_work import ALL_RIGHT, LOOK, ReconcileOperator, with_work
 from dags.topic_dags import TOPIC_DAGS
 from infra.airflow.dag_names import BACKFILL, dag_ids
+from tables.declare.personal import personal_columns
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 
@@ -63,7 +64,8 @@ def make_dags(
     )
     makers = {"stream": _stream, "reconcile": _reconcile, "repair": _repair, "rebuild": _rebuild, "recover": _recover}
     makers |= {"audit": _audit, "quality": _quality, **TOPIC_DAGS}
-    for dag_id in dag_ids(domain, [table.name for table in plan.tables], has_topics=bool(plan.topics)):
+    names, has_persons = [table.name for table in plan.tables], any(map(personal_columns, plan.topics))
+    for dag_id in dag_ids(domain, names, has_topics=bool(plan.topics), has_persons=has_persons):
         if only not in (None, dag_id):
             continue
         kind, _, table = dag_id.removeprefix(f"{domain}.").partition(".")

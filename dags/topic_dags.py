@@ -7,20 +7,24 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from dags.dag_defaults import LIGHT, SPARK, Domain, ask_param, make_dag, plan_and_publication
+from dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, ask_param, make_dag, plan_and_publication
 from dags.operators.audit_report import TopicAuditOperator, audited_topics
-from dags.operators.command_operator import FanOutOperator
+from dags.operators.command_operator import CommandOperator, FanOutOperator
 from dags.operators.params import (
     INSTANT,
     LONGEST_WAIT_MIN,
     OFFSETS,
     PARTITIONS,
+    REF,
     audit_topic_arguments,
     awaited_arguments,
+    forget_arguments,
     redrive_arguments,
     replay_arguments,
 )
+from dags.operators.plan_approval import PREVIEW, Approval
 from dags.operators.range_sensor import RangeSensor
+from infra.airflow.dag_names import FORGET
 
 # An audit decodes the whole topic, so it does not run every night.
 AUDIT_AT = "40 4 * * 0"
@@ -147,5 +151,44 @@ def _sensor(domain: Domain) -> RangeSensor:
     )
 
 
-TOPIC_DAGS = {"replay": _replay, "redrive": _redrive, "audit_topic": _audit_topic}
+def _forget(domain: Domain) -> DAG:
+    about = "Shows what is held of a person, by counts, and destroys the key when another person approves."
+    ref = Param(
+        title="Ref",
+        type="string",
+        pattern=f"^{REF}$",
+        description="Of the person, as `./twofold forget KIND ID --ask` prints it: Airflow keeps no id.",
+    )
+    with make_dag(domain, FORGET, about, params={"ref": ref}) as dag:
+        look = CommandOperator(
+            task_id=PREVIEW,
+            command="forget",
+            arguments=lambda context: [*forget_arguments(context["params"]), "--certificate"],
+            **SHORT_SPARK,
+            doc_md="Counts the rows that hold values of the person, everywhere.",
+        )
+        approve = Approval(
+            subject=f"Destroy the key of a person ({{{{ ti.xcom_pull(task_ids={PREVIEW!r})['kind'] }}}})?",
+            body=f"{{{{ ti.xcom_pull(task_ids={PREVIEW!r})['markdown'] }}}}\n\n"
+            "- **Approve**: the key is destroyed at once, which cannot be taken back; outputs lose what they reveal.\n"
+            "- **Reject**: nothing is done.",
+            response_timeout=timedelta(days=3),
+            doc_md="Waits for a person under *Required actions*. Rejected, or not answered in three days: nothing is "
+            "done.",
+        )
+        (
+            look
+            >> approve
+            >> CommandOperator(
+                task_id=FORGET,
+                command="forget",
+                arguments=lambda context: [*forget_arguments(context["params"]), "--now", "--yes"],
+                **SHORT_SPARK,
+                doc_md="Destroys the key, waits for outputs, returns the certificate; run again it changes nothing.",
+            )
+        )
+    return dag
+
+
+TOPIC_DAGS = {"replay": _replay, "redrive": _redrive, "audit_topic": _audit_topic, FORGET: _forget}
 """Kind of a DAG -> the function that makes it for a domain with topics."""

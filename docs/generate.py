@@ -228,6 +228,7 @@ def ledgers() -> str:
     """The columns of ledgers, and those that the platform adds to events and quarantine."""
     from batch.audit import topic_certificates
     from batch.ledgers import run_ledgers as of_runs
+    from batch.people import certificate
     from outputs import refused_rows
     from tables.declare.topic import Topic
     from tables.refresh.events import lost_offsets, transaction_offsets
@@ -238,6 +239,7 @@ def ledgers() -> str:
         lost_offsets.GAPS: lost_offsets.SCHEMA,
         transaction_offsets.TRANSACTIONS: transaction_offsets.SCHEMA,
         refused_rows.REFUSED: refused_rows.SCHEMA,
+        certificate.FORGOTTEN: certificate.SCHEMA,
         topic_certificates.CERTIFICATES: topic_certificates._SCHEMA,
     }
     if set(schemas) != set(LEDGERS):
@@ -261,15 +263,22 @@ def _columns(schema: Iterable[Any], meaning: Mapping[str, str]) -> str:
 def dags() -> str:
     """Every DAG of a domain: its page in Airflow, its params, its tasks."""
     os.environ.setdefault("AIRFLOW_HOME", tempfile.gettempdir())  # is read at import; nothing is written there
+    from dags.dag_defaults import Domain
     from dags.dag_docs import PAGES as pages
     from dags.table_dags import make_dags
+    from dags.topic_dags import TOPIC_DAGS
+    from infra.airflow.dag_names import FORGET
     from tables.declare.registry import load
 
-    about = "Each domain has these. The text is what the book icon of a DAG shows in Airflow."
+    about = (
+        "Each domain has these, `forget` if topics have columns of persons. The text is what the book icon of a DAG "
+        "shows in Airflow."
+    )
     parts = [f"# DAGs\n\n{GENERATED}{about}\n"]
     registry = load()
     # Of the DAGs that each table has, the one with the most params stands for all.
     of_kind = {dag.dag_id.split(".")[1]: dag for dag in sorted(make_dags(registry, "flights"), key=_params)}
+    of_kind[FORGET] = TOPIC_DAGS[FORGET](Domain(name="flights", topics=(), tables=(), registry=registry))
     for kind in pages:
         dag = of_kind[kind]
         lines = pages[kind].replace("{domain}", "<domain>").replace("{driver}", "stream-<domain>")

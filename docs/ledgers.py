@@ -147,6 +147,20 @@ LEDGERS: Mapping[str, Ledger] = {
             "reason": "the answer of what holds the copy, or of the receiver",
         },
     ),
+    "ledger.forgotten": Ledger(
+        row_per="person, look, and place that holds values of the person; no id is in it",
+        written="once the person's key has ended, by `forget --now` and `forget --certificate`",
+        columns={
+            "ref": "the person: a keyed hash of kind and id, which `forget KIND ID --ask` prints",
+            "kind": "kind of the person",
+            "forgotten_no": "number of the end of the key",
+            "place": "full name of the table; of an output, its table's and its own",
+            "part": "`events`, `quarantine`, `table`, `ledger`, or the kind of output",
+            "rows": "rows with values of the person, which could be read before",
+            "readable": "how many of them can be read now; null: the copy did not answer",
+            "recorded_at": _RECORDED,
+        },
+    ),
 }
 
 METADATA_COLUMNS: Mapping[str, str] = {

@@ -14,6 +14,7 @@ from infra.process.doctor import Finding
 from infra.process.supervisor import ProcessState
 from infra.settings import Settings
 from tables.declare.declaration_files import FOLDER
+from tables.declare.personal import personal_columns
 from tables.declare.registry import Registry
 
 LOADING_S = 90.0
@@ -37,7 +38,8 @@ def unloaded_dags(settings: Settings, registry: Registry, processes: Sequence[Pr
 def declared_dags(registry: Registry, domain: str) -> list[str]:
     """Returns the ids of the DAGs that a domain's declarations make."""
     tables = [table.name for table in registry.in_order(domain)]
-    return dag_ids(domain, tables, has_topics=bool(registry.domain_topics(domain)))
+    topics = registry.domain_topics(domain)
+    return dag_ids(domain, tables, has_topics=bool(topics), has_persons=any(map(personal_columns, topics)))
 
 
 def why_unloaded(settings: Settings, wanted: Sequence[str]) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from batch.people.person_rows import recording
 from infra.delta.lake import Lake
 from infra.duckdb_session import query
 from infra.errors import BadArgument, nearest
-from infra.keys.ciphertext import START, Key, name_of, unseal
+from infra.keys.ciphertext import START, name_of, unseal
 from infra.keys.key_store import KeyStore, Person
 from infra.sql.names import DUCKDB
 from tables.declare.personal import owners_of
@@ -64,7 +65,7 @@ def _opened(value: Any, store: KeyStore, key_id: bytes | None) -> Any:
         return [_opened(cell, store, key_id) for cell in value]
     if not isinstance(value, str) or START not in value:
         return value
-    find, used = _recording(store.find)
+    find, used = recording(store.find)
     content = unseal(value, find)
     if content is not None:
         return json.loads(content) if key_id in used else value
@@ -72,13 +73,3 @@ def _opened(value: Any, store: KeyStore, key_id: bytes | None) -> Any:
         return json.dumps(_opened(json.loads(value), store, key_id), ensure_ascii=False)
     except ValueError:
         return value
-
-
-def _recording(find: Callable[[bytes], Key | None]) -> tuple[Callable[[bytes], Key | None], set[bytes]]:
-    used: set[bytes] = set()
-
-    def recorded(key_id: bytes) -> Key | None:
-        used.add(key_id)
-        return find(key_id)
-
-    return recorded, used

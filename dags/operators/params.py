@@ -16,6 +16,8 @@ INSTANT = r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-][\d:]+)"
 """When the broker got a record."""
 PARTITIONS = r"\d+(,\d+)*"
 LONGEST_WAIT_MIN = 7 * 24 * 60
+REF = "[0-9a-f]{64}"
+"""A person, as ledgers name one."""
 OFFSETS = r"\d+(:\d+)?(,\d+:\d+)*"
 
 
@@ -128,6 +130,18 @@ def audit_topic_arguments(params: Params, topics: Collection[str]) -> list[str]:
             hint="Choose a topic, or empty the range.",
         )
     return list(topics)
+
+
+def forget_arguments(params: Params) -> list[str]:
+    """Converts a run's params to `--ref REF`.
+
+    Raises:
+        BadArgument: it is none; the message does not repeat it, since it can be an id.
+    """
+    ref = _text(params, "ref")
+    if not re.fullmatch(REF, ref):
+        raise BadArgument("ref: expected 64 hexadecimal digits.", hint="`./twofold forget KIND ID --ask` prints them.")
+    return ["--ref", ref]
 
 
 def awaited_arguments(params: Params, topics: Collection[str]) -> list[str]:

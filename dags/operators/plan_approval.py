@@ -52,7 +52,20 @@ class PlanOperator(CommandOperator):
         }
 
 
-class PlanApproval(ApprovalOperator):
+class Approval(ApprovalOperator):
+    """Waits until a person approves or rejects what its body shows."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(task_id=APPROVE, **settings)
+
+    def process_trigger_event_error(self, event: dict[str, Any]) -> None:
+        """Fails without a retry if the approval times out: a retry would ask about what was shown long ago."""
+        if event["error_type"] == "timeout":
+            raise AirflowFailException("No person has answered in time: nothing was done. Start the DAG again.")
+        super().process_trigger_event_error(event)
+
+
+class PlanApproval(Approval):
     """Waits until a person approves or rejects the plan; without an approval nothing is published.
 
     It approves the plan itself if the run was started without *Ask first*, or if the tables declare that so few rows
@@ -62,7 +75,6 @@ class PlanApproval(ApprovalOperator):
     def __init__(self, **settings: Any) -> None:
         plan = f"ti.xcom_pull(task_ids={PREVIEW!r})"
         super().__init__(
-            task_id=APPROVE,
             subject=f"Publish {{{{ {plan}['changed'] }}}} changed rows ({{{{ {plan}['id'] }}}})?",
             body=f"{{{{ {plan}['markdown'] }}}}\n\n"
             "- **Approve**: exactly these rows are published, each table in one commit that "
@@ -80,12 +92,6 @@ class PlanApproval(ApprovalOperator):
         why = "as the run was started" if plan["asks"] else "as the table declares"
         self.log.info("Approved without asking, %s.", why)
         return {"chosen_options": [self.APPROVE], "responded_by_user": {"name": f"Airflow, {why}"}}
-
-    def process_trigger_event_error(self, event: dict[str, Any]) -> None:
-        """Fails without a retry if the approval times out: a retry would ask about an expired plan."""
-        if event["error_type"] == "timeout":
-            raise AirflowFailException("No person has answered in time: nothing was published. Start the DAG again.")
-        super().process_trigger_event_error(event)
 
 
 def published_plan(context: Context) -> list[str]:

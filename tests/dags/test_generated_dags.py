@@ -16,6 +16,7 @@ import pytest
 from dags.operators.params import audit_topic_arguments, awaited_arguments, backfill_arguments
 from infra.airflow.dag_names import OF_TABLES, OF_TOPICS
 from infra.chosen_domains import choose_domains
+from infra.errors import BadArgument
 from infra.settings import ROOT, Settings
 from status.unloaded_dags import declared_dags
 from tables.declare.registry import load
@@ -90,6 +91,35 @@ def test_a_task_makes_its_own_dag_alone() -> None:
     for name in ("flights.reconcile", "flights.backfill.flights", "flights.replay"):
         assert [dag.dag_id for dag in make_dags(load(), "flights", only=name)] == [name]
     assert list(make_dags(load(), "flights", only="shop.reconcile")) == []
+
+
+PERSONS = '''
+    """Logins."""
+    from tables import Topic, personal
+    TOPIC = Topic(
+        schema={"id": "int", "customer": "string", "at": "timestamp", "mail": personal("customer")},
+        event_time="at", message_key="customer", dedup_keys=["id"],
+    )
+    '''
+
+
+def test_a_domain_with_persons_has_a_dag_that_asks_before_it_forgets(tmp_path: Path) -> None:
+    from dags.sound_dags import require_storable
+    from dags.table_dags import make_dags
+
+    registry = load(written(tmp_path, {"bank/logins.py": PERSONS}))
+    assert "bank.forget" in declared_dags(registry, "bank")
+    [dag] = make_dags(registry, "bank", only="bank.forget")
+    require_storable(dag)
+    preview, approve, forget = (dag.get_task(name) for name in ("preview", "approve", "forget"))
+    assert (preview.downstream_task_ids, approve.downstream_task_ids) == ({"approve"}, {"forget"})
+    ref = "0f" * 32
+    assert preview.arguments({"params": {"ref": ref}}) == ["--ref", ref, "--certificate"]
+    assert forget.arguments({"params": {"ref": ref}}) == ["--ref", ref, "--now", "--yes"]
+    with pytest.raises(BadArgument, match="expected 64 hexadecimal digits") as refused:
+        forget.arguments({"params": {"ref": "4711"}})
+    assert "4711" not in str(refused.value)
+    assert "flights.forget" not in dags_of("flights")
 
 
 def test_a_backfill_takes_days_on_demand_and_never_by_itself(dags: dict[str, DAG]) -> None:

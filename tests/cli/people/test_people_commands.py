@@ -99,9 +99,41 @@ def test_now_cannot_be_taken_back_and_is_asked_for(cli: Cli, platform: Settings)
     assert "is forgotten: the key was destroyed" in ran.err
 
 
+def test_a_certificate_is_printed_now_and_again(cli: Cli, platform: Settings) -> None:
+    before = cli("forget", "sender", "ann", "--certificate", "--json").document
+    assert [(one["place"], one["rows"], one["readable"]) for one in before["found"]] == [("post.letters", 1, 1)]
+    assert (before["forgotten_no"], before["is_complete"]) == (None, False)
+    ran = cli("forget", "sender", "ann", "--now", "--yes")
+    assert "The sender ann is forgotten: the key is destroyed." in ran.out
+    assert "Nothing of it can be read any more." in ran.out
+    assert "keys rotate" in ran.out
+    again = cli("forget", "sender", "ann", "--certificate", "--json").document
+    assert [(one["place"], one["rows"], one["readable"]) for one in again["found"]] == [("post.letters", 1, 0)]
+    assert (again["forgotten_no"], again["is_complete"]) == (1, True)
+    assert "ann" not in again["markdown"]
+
+
+def test_a_person_is_forgotten_by_the_ref_and_it_says_nothing(cli: Cli, platform: Settings) -> None:
+    asked = cli("forget", "sender", "ann", "--ask", "--json").document
+    assert asked == {"ref": asked["ref"], "kind": "sender", "dags": ["post.forget"]}
+    assert asked["ref"] in cli("forget", "sender", "ann", "--ask").out.split()
+    assert revealed(cli)[0][0] == "ann@b.c"
+    ran = cli("forget", "--ref", asked["ref"], "--certificate", "--json")
+    assert ran.document["found"][0]["readable"] == 1
+    assert "ann" not in ran.out
+    ran = cli("forget", "--ref", asked["ref"], "--now", "--yes", "--json")
+    assert (ran.code, ran.document["is_complete"]) == (0, True)
+    assert "ann" not in ran.out
+    assert revealed(cli)[0] == (None, None)
+    assert cli("forget", "--ref", asked["ref"], "--now", "--yes", "--json").document == ran.document
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["forget", "--ref", "ann"], "--ref ann: no person has it."),
+        (["forget", "--ref", "0" * 64], "no person has it"),
+        (["forget", "sender", "nobody", "--certificate"], "No record of the sender nobody was encrypted."),
         (["forget", "sendr", "ann"], "Did you mean 'sender'?"),
         (["forget", "sender", ""], "The id is empty."),
         (["remember", "sender", "ann"], "is not about to be forgotten"),

@@ -1,0 +1,194 @@
+"""Certifies that a person is forgotten: what was found where, by counts, and which copies are elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from batch.people.person_rows import rows_of_key
+from infra.delta.compaction import compact_without_history
+from infra.delta.datafusion_sql import select
+from infra.delta.delta_writer import Writer
+from infra.delta.lake import QUARANTINE, Lake
+from infra.errors import TwofoldError
+from infra.keys.key_store import Kept, KeyStore
+from infra.sql.names import DATAFUSION
+from outputs.targets.open_target import open_target
+from outputs.targets.search_index import SearchIndex
+from outputs.view import View
+from tables.declare.outputs.output import Output
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+
+FORGOTTEN = "ledger.forgotten"
+SCHEMA = pa.schema(
+    [
+        ("ref", pa.string()),
+        ("kind", pa.string()),
+        ("forgotten_no", pa.int64()),
+        ("place", pa.string()),
+        ("part", pa.string()),
+        ("rows", pa.int64()),
+        ("readable", pa.int64()),
+        ("recorded_at", pa.timestamp("us", "UTC")),
+    ]
+)
+_ELSEWHERE = {
+    "postgres": "the copy was written to new files; the write-ahead log and the backups of the database are its "
+    "operator's, and keep values until they are removed",
+    "topic": "the broker removes older records of the rows within a day; what consumers have stored is theirs",
+    "webhook": "the receiver is called with null for each row; what it has stored is its own",
+    "search": "the index was made again",
+}
+_ALWAYS = (
+    "Older backups of the keys have the key, until `./twofold keys rotate` and the end of the old key of keys.",
+    "Results of queries and exports are not called back.",
+)
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The rows of a person in a place.
+
+    Attributes:
+        place: full name of a table; of an output, its table's and its own.
+        part: `events`, `quarantine`, `table`, `ledger`, or the kind of output.
+        rows: rows that have values of the person; an output's, as it has them without the end of the key.
+        readable: how many of these can be read now; None: the copy does not answer.
+    """
+
+    place: str
+    part: str
+    rows: int
+    readable: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """The proof that a person is forgotten, or before that what would be.
+
+    Attributes:
+        ref: the person, as ledgers name one.
+        forget_at: when the key ends, or ended; None: it does not.
+        forgotten_no: the number of its end; None: the key has not ended.
+        elsewhere: where values can still be, that the platform does not reach.
+    """
+
+    ref: str
+    kind: str
+    forget_at: datetime | None
+    forgotten_no: int | None
+    found: Sequence[Found]
+    elsewhere: Sequence[str]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the key has ended, and nothing can be read any more."""
+        return self.forgotten_no is not None and not any(one.readable != 0 for one in self.found)
+
+
+def certify(lake: Lake, registry: Registry, store: KeyStore, ref: str, state: Kept) -> Certificate:
+    """Counts what is held of a person, where that is not in the ledger yet; an end of the key is written there.
+
+    Args:
+        ref: of the person, whose key has this state.
+    """
+    found = _recorded(lake, ref) if state.is_forgotten else []
+    if not found or any(one.readable != 0 for one in found):
+        found = _look(lake, registry, store, state)
+        if state.is_forgotten:
+            _record(lake, ref, state, found)
+    copies = [f"{one.place}: {_ELSEWHERE[one.part]}." for one in found if one.part in _ELSEWHERE]
+    at_ms = state.forget_at_ms
+    return Certificate(
+        ref=ref,
+        kind=state.kind,
+        forget_at=None if at_ms is None else datetime.fromtimestamp(at_ms / 1_000, UTC),
+        forgotten_no=state.forgotten_no,
+        found=found,
+        elsewhere=[*copies, *_ALWAYS],
+    )
+
+
+def wait_for_copies(lake: Lake, registry: Registry, forgotten_no: int, patience_s: float) -> bool:
+    """Waits until all copies that reveal values are without those of an end of keys; False if some are not by then."""
+    deadline = time.monotonic() + patience_s
+    while not all(_is_revised(lake, *one, forgotten_no) for one in _revealing(registry)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _look(lake: Lake, registry: Registry, store: KeyStore, state: Kept) -> list[Found]:
+    found = []
+    for name in sorted(lake.names()):
+        part = "events" if name in registry.topics else "ledger" if name.startswith("ledger.") else "table"
+        rows = rows_of_key(lake.open(name).scan(), store, state.key_id)
+        if len(rows.found):
+            part = "quarantine" if name.endswith(QUARANTINE) else part
+            found.append(Found(place=name, part=part, rows=len(rows.found), readable=rows.readable))
+    for table, output in _revealing(registry):
+        if lake.exists(table.full_name):
+            found.append(_held(lake, store, state, table, output))
+    return found
+
+
+def _held(lake: Lake, store: KeyStore, state: Kept, table: Table, output: Output) -> Found:
+    """Counts the rows of a copy that have, or had, values of a key."""
+    rows = rows_of_key(lake.open(table.full_name).scan(), store, state.key_id, output.reveal).found
+    readable: int | None = 0
+    try:
+        position = open_target(lake, table, output).position()
+        rows = View.declared(table, output).rows(rows, position.closed_ms if position else None)
+        if not _is_revised(lake, table, output, state.forgotten_no):
+            readable = len(rows)
+    except TwofoldError:
+        readable = None
+    name = f"{table.full_name}: {output.name_for(table.name)}"
+    return Found(place=name, part=output.kind, rows=len(rows), readable=readable)
+
+
+def _is_revised(lake: Lake, table: Table, output: Output, forgotten_no: int | None) -> bool:
+    """Whether a copy has no value of a key that ended by that number, or has nothing at all."""
+    try:
+        target = open_target(lake, table, output)
+        position = target.position()
+    except TwofoldError:
+        return False
+    if position is None:
+        return not (isinstance(target, SearchIndex) and target.has_another)
+    return forgotten_no is not None and position.heading is None and position.forgotten >= forgotten_no
+
+
+def _revealing(registry: Registry) -> list[tuple[Table, Output]]:
+    return [(table, output) for table, output in registry.outputs() if output.reveal]
+
+
+def _recorded(lake: Lake, ref: str) -> list[Found]:
+    """Returns what the newest look of the ledger found."""
+    if not lake.exists(FORGOTTEN):
+        return []
+    rows = select(lake.open(FORGOTTEN), SCHEMA.names, f"ref = {DATAFUSION.literal(ref)}").to_pylist()
+    newest = max((row["recorded_at"] for row in rows), default=None)
+    last = [row for row in rows if row["recorded_at"] == newest]
+    return [
+        Found(**{name: row[name] for name in ("place", "part", "rows", "readable")}) for row in last if row["place"]
+    ]
+
+
+def _record(lake: Lake, ref: str, state: Kept, found: Sequence[Found]) -> None:
+    """Appends a look to the ledger, unless the newest one found the same."""
+    lake.ensure(FORGOTTEN, SCHEMA, statistics=["ref", "forgotten_no"])
+    known = {"ref": ref, "kind": state.kind, "forgotten_no": state.forgotten_no, "recorded_at": datetime.now(UTC)}
+
+    def new() -> pa.Table:
+        rows = [] if _recorded(lake, ref) == list(found) else [{**known, **asdict(one)} for one in found]
+        return pa.Table.from_pylist(rows, SCHEMA)
+
+    Writer(lake, FORGOTTEN, keep_small=compact_without_history).append_new(f"forgotten/{ref}", new)

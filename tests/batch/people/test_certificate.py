@@ -1,0 +1,110 @@
+"""A certificate counts what was found of a person, and what can still be read of it; no id is in it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from batch.people import certificate
+from batch.people.certificate import FORGOTTEN, Certificate, certify, wait_for_copies
+from infra.keys.key_store import KeyStore, Person
+from tests.batch.people.forgotten_letters import Letters
+
+ANN, SEVEN = Person("sender", "ann"), Person("client", "7")
+
+
+@pytest.fixture
+def letters(tmp_path: Path) -> Letters:
+    return Letters(tmp_path / "home", tmp_path / "tables")
+
+
+def certified(letters: Letters, person: Person) -> Certificate:
+    with closing(KeyStore(letters.settings)) as store:
+        state = store.state_of(person)
+        assert state is not None
+        return certify(letters.lake, letters.registry, store, store.ref(person), state)
+
+
+def forget(letters: Letters, person: Person) -> int:
+    with closing(KeyStore(letters.settings)) as store:
+        store.forget(person, 0)
+        state = store.state_of(person)
+        assert state is not None
+        assert state.forgotten_no is not None
+        return state.forgotten_no
+
+
+def counts(found: Certificate) -> dict[str, tuple[str, int, int | None]]:
+    return {one.place: (one.part, one.rows, one.readable) for one in found.found}
+
+
+def test_what_is_held_is_counted_before_and_after(letters: Letters) -> None:
+    letters.follow()
+    before = certified(letters, ANN)
+    assert counts(before) == {
+        "post.letters": ("events", 2, 2),
+        "post.kept_letters": ("table", 2, 2),
+        "post.letters_quarantine": ("quarantine", 1, 1),
+        "post.kept_letters: kept_letters": ("search", 2, 2),
+    }
+    assert (before.is_complete, before.forget_at) == (False, None)
+    assert not letters.lake.exists(FORGOTTEN)
+
+    number = forget(letters, ANN)
+    assert counts(certified(letters, ANN))["post.kept_letters: kept_letters"] == ("search", 2, 2), "not yet"
+    assert not wait_for_copies(letters.lake, letters.registry, number, 0)
+    letters.follow()
+    assert wait_for_copies(letters.lake, letters.registry, number, 0)
+    after = certified(letters, ANN)
+    assert counts(after) == {place: (part, rows, 0) for place, (part, rows, _) in counts(before).items()}
+    assert after.is_complete
+    assert after.elsewhere[0] == "post.kept_letters: kept_letters: the index was made again."
+    assert counts(certified(letters, Person("sender", "bob")))["post.letters"] == ("events", 1, 1)
+
+
+def test_values_of_two_persons_are_found_behind_the_key_of_the_other(letters: Letters) -> None:
+    assert counts(certified(letters, SEVEN))["post.letters"] == ("events", 2, 2)
+    forget(letters, SEVEN)
+    assert counts(certified(letters, SEVEN))["post.letters"] == ("events", 2, 0)
+    eight = Person("client", "8")
+    assert counts(certified(letters, eight))["post.letters"] == ("events", 1, 1)
+    forget(letters, ANN)
+    assert "post.letters" not in counts(certified(letters, eight)), "no key opens what is around it"
+
+
+def test_the_ledger_has_counts_and_no_id_and_each_look_once(letters: Letters, monkeypatch: pytest.MonkeyPatch) -> None:
+    letters.follow()
+    forget(letters, ANN)
+    certified(letters, ANN)
+    certified(letters, ANN)
+    letters.follow()
+    first = certified(letters, ANN)
+    rows = pa.table(letters.lake.open(FORGOTTEN).scan()).to_pylist()
+    assert len(rows) == 2 * 4, "one look before the index followed, one after"
+    assert {row["kind"] for row in rows} == {"sender"}
+    with closing(KeyStore(letters.settings)) as store:
+        assert {row["ref"] for row in rows} == {store.ref(ANN)}
+    assert not any("ann" in str(value) for row in rows for value in row.values())
+    monkeypatch.setattr(certificate, "_look", None)
+    assert certified(letters, ANN) == first, "printed again from the ledger"
+
+
+def test_a_copy_that_does_not_answer_is_not_certified(letters: Letters, monkeypatch: pytest.MonkeyPatch) -> None:
+    from infra.errors import DatabaseUnreachable
+
+    letters.follow()
+    forget(letters, ANN)
+    letters.follow()
+
+    def away(*_: object) -> None:
+        raise DatabaseUnreachable("It does not answer.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(certificate, "open_target", away)
+        found = certified(letters, ANN)
+        assert counts(found)["post.kept_letters: kept_letters"][2] is None
+        assert not found.is_complete
+    assert certified(letters, ANN).is_complete
