@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from batch.ledgers.run_result import RunResult, run_name
 from batch.offset_selection import OffsetSelection
+from batch.people.sealed_records import IS_SEALED
 from batch.rewrite.accepted_decoding import lower_decoding
 from batch.rewrite.decoded_records import CAUSE, Work, decode_records
 from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
 from infra.errors import BadArgument
-from infra.keys.ciphertext import START
 from infra.offset_ranges import condition
 from infra.sql.names import DUCKDB
 from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
@@ -30,7 +30,8 @@ def redrive(platform: Platform, topic: Topic, span: OffsetSelection, reason: str
     """Decodes quarantined records again, in a copy, with the current code, from the bytes in quarantine.
 
     Records that pass become events and leave quarantine; streams leave these rows to the batch. Records that fail stay,
-    with new reasons. So do those that were encrypted as a whole, as they are. A second run changes nothing.
+    with new reasons. So do those that were encrypted as a whole, as they are; `send --quarantined` is for them. A
+    second run changes nothing.
 
     Args:
         span: selects among the quarantined records.
@@ -79,9 +80,7 @@ def _places(lake: Lake, topic: Topic, span: OffsetSelection, reason: str | None)
     contains = " AND contains(array_to_string(reasons, chr(10)), ?)" if reason else ""
     if personal_columns(topic):
         columns.append("value")
-        contains += (
-            f" AND (value IS NULL OR NOT starts_with(hex(value), {DUCKDB.literal(START.encode().hex().upper())}))"
-        )
+        contains += f" AND (value IS NULL OR NOT {IS_SEALED})"
     return query(
         f"SELECT {PARTITION}, {OFFSET} FROM quarantine WHERE {span.sql(DUCKDB)}{contains}",
         [reason] if reason else [],

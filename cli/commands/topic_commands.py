@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,6 +29,10 @@ def send(
     topic: TopicName,
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="One record a line; - is standard input.")] = "-",
     separator: Annotated[str | None, typer.Option("--key-separator", "-K", help="What follows each key.")] = None,
+    quarantined: Annotated[
+        bool,
+        typer.Option("--quarantined", help="Instead of lines: quarantined records that were encrypted as a whole."),
+    ] = False,
 ) -> None:
     """Send records to TOPIC, one a line, and print the offsets at which the broker acknowledged them.
 
@@ -45,6 +50,9 @@ def send(
     from tables.refresh.events.topic_specs import spec
 
     settings, declared = Settings.from_environment(), load().find_topic(topic)
+    if quarantined:
+        _send_sealed(settings, declared)
+        return
     path = _key_path(declared, separator)
     try:
         lines = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115
@@ -66,6 +74,26 @@ def send(
             raise fault(f"After {records:,} records the broker did not take one: {error}.") from error
     at = ", ".join(f"{partition} at {first}-{last}" for partition, (first, last) in sorted(placed.items()))
     out.print(f"{records:,} records acknowledged" + (f": partition {at}" if at else "."))
+
+
+def _send_sealed(settings: Settings, topic: Topic) -> None:
+    """Sends quarantined records again that were encrypted as a whole, and prints what became of them."""
+    from kafka.errors import KafkaError
+
+    from batch.people.sealed_records import send_sealed_again
+    from infra.delta.lake import Lake
+    from infra.kafka.record_producer import producing
+    from infra.keys.key_store import KeyStore
+
+    with closing(KeyStore(settings)) as store, producing(settings, outage_s=60) as producer:
+        try:
+            found = send_sealed_again(Lake(settings), topic, store, producer)
+        except KafkaError as error:
+            raise BrokerUnreachable(f"The broker did not take a record: {error}.", hint="Run it again.") from error
+    out.print(
+        f"{found.sent:,} records sent again; {found.there:,} are events already, {found.refused:,} would be refused "
+        f"again, the keys of {found.ended:,} are destroyed."
+    )
 
 
 def work(

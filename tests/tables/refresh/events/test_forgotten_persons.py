@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,6 +22,7 @@ import snappy
 import zstandard
 
 from batch.people.export import export
+from batch.people.sealed_records import SentAgain, send_sealed_again
 from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import BadDeclaration, BadSetting
 from infra.kafka import topic_admin
@@ -248,6 +250,36 @@ def test_plain_text_of_another_producer_is_a_problem_of_status(broker: Settings,
     assert problem.startswith("bank.other_logins: 1 records of 7 days have values of persons in the clear")
     assert f"partition 1, offset {refused['_offset']} of the log" in problem
     assert plain_text_problems(platform.lake, platform.registry, datetime.now(UTC) + timedelta(days=8)) == []
+
+
+def test_what_was_encrypted_as_a_whole_is_sent_again_by_the_keys_of_persons(broker: Settings, tmp_path: Path) -> None:
+    platform = Platform(broker, tmp_path, "again_logins")
+    platform.start()
+    send(platform, range(1))
+    records = [record(2), record(2), record(3), {**record(4), "at": "no time"}]
+    with producing(platform.settings, outage_s=60) as producer:
+        for number, value in enumerate(records):
+            text = json.dumps(value).encode()
+            producer.send(platform.topic.full_name, text, value["customer"].encode(), partition=number % 2).get()
+    platform.ingest()
+    assert list(platform.events()) == [0]
+
+    def again() -> SentAgain:
+        with closing(KeyStore(platform.settings)) as store, producing(platform.settings, outage_s=60) as producer:
+            return send_sealed_again(platform.lake, platform.topic, store, producer)
+
+    unusable_ones = 4  # of `send`, none of which says whose it is
+    assert again() == SentAgain(sent=2, there=1, refused=1 + unusable_ones - 1, ended=0)
+    platform.ingest()
+    assert {number: event["mail"] for number, event in platform.events().items()} == {
+        0: mail_of(0),
+        2: mail_of(2),
+        3: mail_of(3),
+    }
+    assert again() == SentAgain(sent=0, there=3, refused=4, ended=0), "a second time it sends nothing"
+    with closing(sqlite3.connect(platform.settings.keys_file, isolation_level=None)) as keys:
+        keys.execute("UPDATE person SET forget_at_ms = 1 WHERE kind = '_day'")
+    assert again() == SentAgain(sent=0, there=0, refused=0, ended=7)
 
 
 def test_a_topic_with_plain_text_cannot_become_personal(broker: Settings, tmp_path: Path) -> None:

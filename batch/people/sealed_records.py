@@ -1,0 +1,94 @@
+"""Sends quarantined records again that were encrypted as a whole, encrypted by the keys of their persons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from infra.delta.lake import QUARANTINE, Lake
+from infra.duckdb_session import query
+from infra.errors import BadArgument
+from infra.kafka.record_columns import HEADERS
+from infra.keys.ciphertext import RECORD, START, unseal
+from infra.keys.key_store import KeyStore
+from infra.sql.names import DUCKDB
+from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from tables.declare.personal import personal_columns
+from tables.declare.topic import Topic
+from tables.refresh.events.record_decoder import Decoder, raw_columns
+from tables.refresh.events.record_sealer import RecordSealer
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
+IS_SEALED = f"starts_with(hex(value), {DUCKDB.literal(START.encode().hex().upper())})"
+"""Whether a quarantined record is encrypted as a whole, in DuckDB's SQL."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentAgain:
+    """The quarantined records that were encrypted as a whole, by what became of them.
+
+    Attributes:
+        sent: now in the log once more, for ingest.
+        there: their events are there already, or are sent with another one.
+        refused: ingest would refuse them again.
+        ended: the key of their day is destroyed.
+    """
+
+    sent: int
+    there: int
+    refused: int
+    ended: int
+
+
+def send_sealed_again(lake: Lake, topic: Topic, store: KeyStore, producer: KafkaProducer) -> SentAgain:
+    """Decrypts such records by the keys of their days, and sends those that ingest takes by now.
+
+    They stay in quarantine, as their offsets do in the log. Sent twice, before ingest has them, a record counts once.
+
+    Raises:
+        BadArgument: the topic has no columns of persons, or is compacted, where an older record would win.
+        KafkaError: the broker does not take one; those before it are sent.
+    """
+    if not personal_columns(topic) or topic.compacted:
+        why = "is compacted: an older record would replace a newer one" if topic.compacted else "has none of persons"
+        raise BadArgument(f"{topic.full_name} {why}.", hint="`./twofold redrive` decodes quarantined records again.")
+    quarantined = lake.open(topic.full_name + QUARANTINE).scan()
+    rows = query(f"FROM quarantine WHERE {IS_SEALED} ORDER BY {PARTITION}, {OFFSET}", quarantine=quarantined)
+    opened = [unseal(value.decode(), store.find, RECORD) for value in rows["value"].to_pylist()]
+    kept = rows.filter(pa.array([value is not None for value in opened], pa.bool_()))
+    sealer = RecordSealer(topic, store)
+    values = [sealer.seal(value) for value in opened if value is not None]
+    kept = kept.set_column(kept.column_names.index("value"), "value", pa.array(values, pa.binary()))
+    names = {PARTITION: "partition", OFFSET: "offset", APPENDED_AT: "timestamp"}
+    raw = kept.rename_columns([names.get(name, name) for name in kept.column_names]).select(raw_columns(topic))
+    accepted = Decoder(topic).decode(raw, None).accepted
+    places = _new(lake, topic, accepted)
+    chosen = [row for row in kept.to_pylist() if (row[PARTITION], row[OFFSET]) in places]
+    headers = [[(header["key"], header["value"]) for header in row[HEADERS] or []] for row in chosen]
+    of_rows = zip(chosen, headers, strict=True)
+    sent = [producer.send(topic.full_name, row["value"], row["key"], theirs) for row, theirs in of_rows]
+    for future in sent:
+        future.get()
+    return SentAgain(
+        sent=len(places),
+        there=len(accepted) - len(places),
+        refused=len(kept) - len(accepted),
+        ended=len(rows) - len(kept),
+    )
+
+
+def _new(lake: Lake, topic: Topic, accepted: pa.Table) -> set[tuple[int, int]]:
+    """Returns partition and offset of the events that are not there yet, each identity once."""
+    identity = list(dict.fromkeys([*topic.dedup_keys, topic.event_time]))
+    same = " AND ".join(f"a.{column} IS NOT DISTINCT FROM e.{column}" for column in map(DUCKDB.name, identity))
+    found = query(
+        f"SELECT {PARTITION}, {OFFSET} FROM accepted a WHERE NOT EXISTS (FROM events e WHERE {same}) "
+        f"QUALIFY row_number() OVER (PARTITION BY {DUCKDB.names(identity)} ORDER BY {PARTITION}, {OFFSET}) = 1",
+        accepted=accepted,
+        events=lake.open(topic.full_name).scan(columns=identity),
+    )
+    return set(zip(found[PARTITION].to_pylist(), found[OFFSET].to_pylist(), strict=True))
