@@ -50,6 +50,7 @@ SHARED = {
         "tests/cli/test_capture_scaffold.py",
         "tests/outputs/targets/test_postgres_copy.py",
         "tests/outputs/follow/test_runner.py",
+        "tests/platform/test_forgotten_copies.py",
     ),
     "Spark server": (
         "tests/infra/spark/test_connect_server.py",

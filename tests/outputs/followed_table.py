@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import md5
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -39,8 +39,33 @@ def key_of(k: str | None) -> str:
     return '{"k":null}' if k is None else f'{{"k":"{k}"}}'
 
 
+class Follows(Protocol):
+    """What has a table with an output."""
+
+    lake: Lake
+    output: Output
+
+    @property
+    def table(self) -> Table: ...
+
+    def step(self, target: Target) -> Step | None:
+        """Let the output take one step; None: the copy shows the table."""
+        step = next_step(self.lake, self.table, self.output, target.position(), target)
+        if step is not None:
+            target.send(step.changes, step.before, step.after)
+        return step
+
+    def follow(self, target: Target) -> list[Step]:
+        """Let the output take all steps."""
+        steps: list[Step] = []
+        while step := self.step(target):
+            steps.append(step)
+            assert len(steps) < 500
+        return steps
+
+
 @dataclass
-class FollowedTable:
+class FollowedTable(Follows):
     """The table `plant.hours`, with rows of a key, a number and the hour at which they close.
 
     Attributes:
@@ -141,21 +166,6 @@ class FollowedTable:
             rows = [r for r in rows if r[1] is None or r[1] >= 5]
         chosen = [n for n, c in enumerate(SCHEMA.names) if c in (self.output.columns or SCHEMA.names)]
         return sorted(((key_of(r[0]), *(r[n] for n in chosen)) for r in rows), key=repr)
-
-    def step(self, target: Target) -> Step | None:
-        """Let the output take one step; None: the copy shows the table."""
-        step = next_step(self.lake, self.table, self.output, target.position(), target)
-        if step is not None:
-            target.send(step.changes, step.before, step.after)
-        return step
-
-    def follow(self, target: Target) -> list[Step]:
-        """Let the output take all steps."""
-        steps: list[Step] = []
-        while step := self.step(target):
-            steps.append(step)
-            assert len(steps) < 500
-        return steps
 
     def with_output(self, **changes: Any) -> None:
         self.output = replace(self.output, **changes)

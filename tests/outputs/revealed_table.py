@@ -15,12 +15,10 @@ from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.keys.ciphertext import seal
 from infra.keys.key_store import KeyStore, Person, make_keys
-from outputs.next_step import Step, next_step
-from outputs.output_target import Target
 from tables import to_postgres
 from tables.declare.outputs.output import Output
 from tables.declare.table import Table
-from tests.outputs.followed_table import MemoryCopy, hour
+from tests.outputs.followed_table import Follows, MemoryCopy, hour
 from tests.tables.declared import a_table
 
 SCHEMA = pa.schema(
@@ -34,7 +32,7 @@ def mail_of(name: str) -> str:
 
 
 @dataclass
-class RevealedTable:
+class RevealedTable(Follows):
     """The table `plant.hours`; a row is of the persons that its key names, such as `ann` or `ann to bob`.
 
     Attributes:
@@ -66,6 +64,9 @@ class RevealedTable:
         for name in names:
             self.with_keys(lambda store, name=name: store.forget(Person("customer", name), 0))
 
+    def next_tag(self) -> CommitTag:
+        return CommitTag(app="test", version=self.writer.next_number("test"))
+
     def put(self, *keys: str, mail: str = "") -> None:
         """Insert or replace rows, by default with the mails of their persons."""
 
@@ -81,22 +82,8 @@ class RevealedTable:
 
         columns = {"k": list(keys), "mail": self.with_keys(sealed), "note": [f"a note on {k}" for k in keys]}
         rows = pa.table({**columns, "closes_at": pa.array([hour(1)] * len(keys), SCHEMA.field(3).type)}, schema=SCHEMA)
-        tag = CommitTag(app="test", version=self.writer.next_number("test"))
-        self.writer.upsert(rows, ["k"], tag)
+        self.writer.upsert(rows, ["k"], self.next_tag())
         self.rows |= dict.fromkeys(keys, mail) if mail else {key: mail_of(key) for key in keys}
-
-    def step(self, target: Target) -> Step | None:
-        step = next_step(self.lake, self.table, self.output, target.position(), target)
-        if step is not None:
-            target.send(step.changes, step.before, step.after)
-        return step
-
-    def follow(self, target: Target) -> list[Step]:
-        steps: list[Step] = []
-        while step := self.step(target):
-            steps.append(step)
-            assert len(steps) < 100
-        return steps
 
     def without(self, *names: str) -> dict[str, str | None]:
         """The mails that a copy shows once these persons are forgotten."""

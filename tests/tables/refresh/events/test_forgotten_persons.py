@@ -252,7 +252,7 @@ def test_plain_text_of_another_producer_is_a_problem_of_status(broker: Settings,
     assert plain_text_problems(platform.lake, platform.registry, datetime.now(UTC) + timedelta(days=8)) == []
 
 
-def test_what_was_encrypted_as_a_whole_is_sent_again_by_the_keys_of_persons(broker: Settings, tmp_path: Path) -> None:
+def test_what_was_encrypted_as_a_whole_is_sent_again_by_persons_keys(broker: Settings, tmp_path: Path) -> None:
     platform = Platform(broker, tmp_path, "again_logins")
     platform.start()
     send(platform, range(1))
