@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from outputs.position import Position
     from outputs.view import Show, View
 
+_TOGETHER_MS = 3_600_000
+"""The accesses of an hour are one line of their ledger: an output has a step a second."""
+
 
 class Revealed:
     """Values of persons as one step of an output shows them; opens the keys once a view reveals some.
@@ -69,4 +72,4 @@ class Revealed:
 
     @cached_property
     def _reader(self) -> Reader:
-        return Reader(self._store, self._purpose)
+        return Reader(self._store, self._purpose, together_ms=_TOGETHER_MS)

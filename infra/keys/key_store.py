@@ -231,10 +231,18 @@ class KeyStore:
             self._connection.execute("DELETE FROM sealed WHERE topic = ?", [topic])
             self._connection.executemany("INSERT INTO sealed VALUES (?, ?)", [(topic, column) for column in columns])
 
-    def note_access(self, who: str, purpose: str, persons: int) -> None:
-        """Adds a line to the ledger of those who read what was encrypted."""
+    def note_access(self, who: str, purpose: str, persons: int, *, together_ms: int = 0) -> None:
+        """Adds a line to the ledger of those who read what was encrypted.
+
+        Args:
+            together_ms: the persons are added to a line of the same reader and purpose that is not older.
+        """
+        now_ms = self._now_ms()
+        add = "UPDATE access SET persons = persons + ? WHERE who = ? AND purpose = ? AND at_ms > ?"
         with self._writing(keeps_cache=True):
-            self._connection.execute("INSERT INTO access VALUES (?, ?, ?, ?)", [self._now_ms(), who, purpose, persons])
+            known = [persons, who, purpose, now_ms - together_ms]
+            if not together_ms or not self._connection.execute(add, known).rowcount:
+                self._connection.execute("INSERT INTO access VALUES (?, ?, ?, ?)", [now_ms, who, purpose, persons])
 
     def accesses(self, limit: int) -> list[tuple[int, str, str, int]]:
         """Returns the newest lines of that ledger: epoch milliseconds, who, purpose, number of persons."""

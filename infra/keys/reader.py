@@ -13,10 +13,14 @@ from infra.keys.key_store import KeyStore
 
 
 class Reader:
-    """Decrypts for one user; a value whose key has ended, or that was never encrypted, is null."""
+    """Decrypts for one user; a value whose key has ended, or that was never encrypted, is null.
 
-    def __init__(self, store: KeyStore, purpose: str) -> None:
-        self._store, self._purpose = store, purpose
+    Args:
+        together_ms: as in `KeyStore.note_access`, for what reads without an end.
+    """
+
+    def __init__(self, store: KeyStore, purpose: str, *, together_ms: int = 0) -> None:
+        self._store, self._purpose, self._together_ms = store, purpose, together_ms
         self._use = -1
         self._seen: set[bytes] = set()
 
@@ -40,7 +44,8 @@ class Reader:
 
     def note_access(self, persons: int) -> None:
         """Adds to the ledger of accesses that this user is about to read what is held of so many persons."""
-        self._store.note_access(pwd.getpwuid(os.getuid()).pw_name, self._purpose, persons)
+        who = pwd.getpwuid(os.getuid()).pw_name
+        self._store.note_access(who, self._purpose, persons, together_ms=self._together_ms)
 
     def values(
         self, texts: Iterable[str | None], ended_after: int | None = None

@@ -52,6 +52,9 @@ def test_revealed_columns_are_in_the_clear_and_others_are_not(people: RevealedTa
     people.follow(copy := MemoryCopy())
     assert shown(copy) == {"ann": mail_of("ann"), "ann to bob": mail_of("ann to bob")}
     assert accesses(people.lake) == [("output plant.hours: hours", 2)]
+    people.put("bob")
+    people.follow(copy)
+    assert accesses(people.lake) == [("output plant.hours: hours", 3)], "one line an hour"
     people.output = to_postgres()
     people.follow(copy)
     assert all(str(mail).startswith("enc:1:") for mail in shown(copy).values())
