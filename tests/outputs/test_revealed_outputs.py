@@ -294,3 +294,8 @@ def test_what_cannot_be_revealed_is_refused(parameters: dict[str, Any], says: st
     for output in (to_postgres(), to_topic("copies"), to_webhook("hook")):
         with pytest.raises(BadDeclaration, match=says):
             replace(output, **parameters)
+
+
+def test_a_topic_whose_records_stay_cannot_reveal() -> None:
+    with pytest.raises(BadDeclaration, match="records of a topic that is not compacted stay"):
+        to_topic("copies", compacted=False, reveal=["mail"])

@@ -55,8 +55,8 @@ def to_topic(
         columns: of the records; None: all.
         where: rules that one row decides: the topic has the rows that keep all of them.
         when: `changed`: the topic has rows as they are now; `closed`: a row is in it once it has closed.
-        reveal: columns with values of persons, which the records have decrypted; null once a person is forgotten. Not in a
-            topic that is not compacted, whose records stay.
+        reveal: columns with values of persons, which the records have decrypted; null once a person is forgotten.
+            Refused for a topic that is not compacted, whose records stay.
         destination: a name of the file of the setting `destinations`, which has the address of the broker,
             `kafka://host:port`; empty: the platform's own.
 
