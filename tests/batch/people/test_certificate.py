@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,9 @@ import pytest
 from batch.people import certificate
 from batch.people.certificate import FORGOTTEN, Certificate, certify, wait_for_copies
 from infra.keys.key_store import KeyStore, Person
+from outputs.position import Position
 from tests.batch.people.forgotten_letters import Letters
+from tests.outputs.followed_table import MemoryCopy
 
 ANN, SEVEN = Person("sender", "ann"), Person("client", "7")
 
@@ -108,3 +111,26 @@ def test_a_copy_that_does_not_answer_is_not_certified(letters: Letters, monkeypa
         assert counts(found)["post.kept_letters: kept_letters"][2] is None
         assert not found.is_complete
     assert certified(letters, ANN).is_complete
+
+
+AT = Position(definition="{}", table_id="t", version=0, commit="c")
+
+
+@pytest.mark.parametrize(
+    ("position", "readable"),
+    [
+        (None, 0),
+        (replace(AT, forgotten=1), 0),
+        (replace(AT, forgotten=2), 0),
+        (AT, 2),
+        (AT.towards(replace(AT, forgotten=1), 3), 2),
+        (replace(AT, forgotten=1).towards(AT, 3), 2),
+    ],
+)
+def test_a_copy_is_without_values_from_the_end_that_its_position_has(
+    letters: Letters, monkeypatch: pytest.MonkeyPatch, position: Position | None, readable: int
+) -> None:
+    copy = MemoryCopy(at=position)
+    monkeypatch.setattr(certificate, "open_target", lambda *_: copy)
+    assert forget(letters, ANN) == 1
+    assert counts(certified(letters, ANN))["post.kept_letters: kept_letters"] == ("search", 2, readable)
