@@ -11,6 +11,7 @@ from infra.settings import ROOT
 BENCHMARKS = {
     "drain": "ingest_throughput",
     "capture": "capture_throughput",
+    "persons": "personal_topics",
     "freshness": "stream_freshness",
     "catch_up": "catch_up_time",
     "commands": "command_latency",

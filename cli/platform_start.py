@@ -119,8 +119,9 @@ def _print_failed(settings: Settings, registry: Registry, domain: str) -> None:
 
 
 def restart_streams(settings: Settings, domains: Sequence[str], *, quietly: bool = False) -> None:
-    """Restarts the running stream drivers of these domains, and outputs, so that they load the current code."""
+    """Restarts the running stream drivers of these domains, relays and outputs, so that they load the current code."""
     from infra.process import supervisor
+    from intake.relay import programs as relays
     from tables.declare.registry import running
     from tables.refresh.events.sealed_topics import require_sealed
 
@@ -131,7 +132,7 @@ def restart_streams(settings: Settings, domains: Sequence[str], *, quietly: bool
             require_sealed(settings, registry.domain_topics(domain))
             with nullcontext() if quietly else step(f"Stream of the domain {domain}, with the new code"):
                 supervisor.replace(settings, _stream(settings, domain))
-    for program in output_programs(settings, registry):
+    for program in [*relays(settings, registry), *output_programs(settings, registry)]:
         if domains and program.name in alive:
             supervisor.replace(settings, program)
 
@@ -215,11 +216,17 @@ def _stream(settings: Settings, domain: str) -> Program:
 
 
 def _workers(settings: Settings, registry: Registry, *, streams: bool) -> list[Program]:
-    """Returns what carries records and rows on: streams and outputs, if asked for, and the receiver of webhooks."""
+    """Returns what carries records and rows on: receiver, relays; if asked for, streams and outputs."""
+    from intake.relay import programs
+
+    taking = [*_receiver(settings, registry), *programs(settings, registry)]
     if not streams:
-        return _receiver(settings, registry)
-    moving = [*(_stream(settings, domain) for domain in registry.domains), *output_programs(settings, registry)]
-    return [*moving, *_receiver(settings, registry)]
+        return taking
+    return [
+        *(_stream(settings, domain) for domain in registry.domains),
+        *output_programs(settings, registry),
+        *taking,
+    ]
 
 
 def _receiver(settings: Settings, registry: Registry) -> list[Program]:

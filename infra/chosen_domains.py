@@ -20,6 +20,11 @@ def driver_name(domain: str) -> str:
     return f"stream-{domain.replace('_', '-')}"
 
 
+def relay_name(domain: str) -> str:
+    """Returns the supervisor's name of the process that encrypts what is captured for a domain."""
+    return f"relay-{domain.replace('_', '-')}"
+
+
 def declarations_digest(domains: Iterable[str]) -> str:
     """Computes a digest of the declaration files of these domains, which a process loads once."""
     declared = hashlib.sha256()

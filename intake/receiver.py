@@ -16,6 +16,7 @@ from tables.declare.code_fingerprint import digest
 from tables.declare.personal import personal_columns
 from tables.declare.registry import Registry, running
 from tables.declare.sources.webhook_topic import WebhookTopic, webhook_topics
+from tables.declare.topic import Topic
 
 NAME = "receiver"
 READY_S = 60.0
@@ -26,7 +27,7 @@ def programs(settings: Settings, registry: Registry) -> list[Program]:
     topics = webhook_topics(registry)
     if not topics:
         return []
-    filled = " ".join(f"{t.full_name}:{t.scheme}:{t.event_time}:{_encryption(t)}" for t in topics)
+    filled = " ".join(f"{t.full_name}:{t.scheme}:{t.event_time}:{encryption(t)}" for t in topics)
     return [
         Program(
             name=NAME,
@@ -38,8 +39,8 @@ def programs(settings: Settings, registry: Registry) -> list[Program]:
     ]
 
 
-def _encryption(topic: WebhookTopic) -> str:
-    """Hashes what says which values of a body are encrypted; empty if none are."""
+def encryption(topic: Topic) -> str:
+    """Hashes what says which values of a record are encrypted; empty if none are."""
     return digest([repr(topic.schema), topic.unknown_fields]) if personal_columns(topic) else ""
 
 

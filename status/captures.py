@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from infra.chosen_domains import relay_name
 from infra.errors import TwofoldError
 from infra.sql.names import POSTGRES
 
@@ -13,6 +16,9 @@ if TYPE_CHECKING:
     from infra.process.doctor import Finding
     from infra.settings import Settings
     from tables.declare.registry import Registry
+
+LATE_S = 60
+"""A record that waits in an intake for longer is a problem."""
 
 
 def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]:
@@ -36,7 +42,38 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
         now = state(settings, capture)
         lost = "" if now.fault or capture.is_outbox else changes_fault(lake, capture.topic)
         states.append(replace(now, fault=lost, hint=f"{again(capture.topic)}.") if lost else now)
-    return states
+    return with_intakes(settings, registry, states, [one.topic for one in declared if one.is_personal])
+
+
+def with_intakes(
+    settings: Settings, registry: Registry, states: list[CaptureState], topics: Sequence[str]
+) -> list[CaptureState]:
+    """Adds how many records wait in intakes, and whether one does for long, which the relay of the domain should take.
+
+    Raises:
+        BrokerUnreachable: retryable.
+    """
+    if not topics:
+        return states
+    from infra.capture.captured_table import INTAKE
+    from infra.kafka.topic_admin import appended_ms, offsets
+
+    bounds = {name: places[0] for name, places in offsets(settings, [name + INTAKE for name in topics]).items()}
+    waiting = {name: place.latest - place.earliest for name, place in bounds.items()}
+    oldest = appended_ms(settings, {name: {0: bounds[name].earliest} for name, count in waiting.items() if count})
+    found = []
+    for state in states:
+        name = state.topic + INTAKE
+        if state.topic in topics:
+            state = replace(state, waiting=waiting.get(name, 0))
+        waits_s = time.time() - oldest[name][0] / 1_000 if name in oldest else 0
+        if waits_s > LATE_S and not state.fault:
+            relay = relay_name(registry.topics[state.topic].domain)
+            fault = f"{state.waiting:,} records wait to be encrypted, the oldest for {waits_s:.0f} s"
+            hint = f"{relay} should do so, of which {settings.logs / f'{relay}.log'} may say why it does not."
+            state = replace(state, fault=fault, hint=hint)
+        found.append(state)
+    return found
 
 
 def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:

@@ -13,7 +13,7 @@ from tables.declare.outputs.postgres_output import to_postgres
 from tables.declare.outputs.search_output import to_search
 from tables.declare.outputs.topic_output import to_topic
 from tables.declare.outputs.webhook_output import to_webhook
-from tables.declare.personal import person, personal
+from tables.declare.personal import domain_of, person, personal, start_of, year_group
 from tables.declare.record_fields import field, header, key
 from tables.declare.sources.captured_topic import changes_of, outbox_of
 from tables.declare.sources.webhook_topic import from_webhook
@@ -38,6 +38,7 @@ __all__ = [
     "Window",
     "between",
     "changes_of",
+    "domain_of",
     "expression",
     "field",
     "find_matches",
@@ -60,6 +61,7 @@ __all__ = [
     "search_matches",
     "search_terms",
     "sql",
+    "start_of",
     "table",
     "times_then",
     "to_postgres",
@@ -67,4 +69,5 @@ __all__ = [
     "to_topic",
     "to_webhook",
     "unique",
+    "year_group",
 ]

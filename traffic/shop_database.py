@@ -23,22 +23,25 @@ from traffic.shop_source import CUSTOMERS, FIRST_DAY, ZONE, Login, Order, Paymen
 TABLES = """
 CREATE TABLE IF NOT EXISTS customers (
     customer text PRIMARY KEY, country text NOT NULL, street text NOT NULL, moved_at timestamptz NOT NULL,
-    last_login timestamptz);
+    last_login timestamptz, mail text);
 CREATE TABLE IF NOT EXISTS shipments (
     shipment_id text PRIMARY KEY, order_id text NOT NULL, customer text NOT NULL, state text NOT NULL);
 """
+HOSTS = ("Example.com", "example.net", "example.org")
 STREETS = ("Alder", "Birch", "Cedar", "Elm", "Poet's", "Ødegård")
 COLUMNS = {
-    "customers": ("customer", "country", "street", "moved_at", "last_login"),
+    "customers": ("customer", "country", "street", "moved_at", "last_login", "mail"),
     "shipments": ("shipment_id", "order_id", "customer", "state"),
 }
 """Table -> its columns, the key first."""
 ROWS = {
     "customers": """SELECT customer, country, street, extract(epoch FROM moved_at)::bigint,
-        extract(epoch FROM last_login)::bigint""",
+        extract(epoch FROM last_login)::bigint, mail_domain""",
     "shipments": "SELECT shipment_id, order_id, customer, state",
 }
 """Table -> its rows, in SQL of PostgreSQL and of DuckDB."""
+_ORIGINALS = {"customers": "(SELECT *, lower(split_part(mail, '@', 2)) AS mail_domain FROM customers) customers"}
+"""Table -> what has the columns of its copy, if that is not the table."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def create_tables(settings: Settings) -> None:
 
 def rows(settings: Settings, table: str) -> list[tuple[object, ...]]:
     """Reads the rows of a table from the database itself."""
-    return query(settings, f"{ROWS[table]} FROM {table}")
+    return query(settings, f"{ROWS[table]} FROM {_ORIGINALS.get(table, table)}")
 
 
 def connected(settings: Settings) -> AbstractContextManager[Connection]:
@@ -130,6 +133,7 @@ def _customer(number: int) -> Change:
         "country": home_of(number),
         "street": _street(dice),
         "moved_at": f"{FIRST_DAY}T00:00:00Z",
+        "mail": f"{customer}@{HOSTS[number % len(HOSTS)]}",
     }
     return Change("customers", "insert", row)
 

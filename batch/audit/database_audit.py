@@ -26,6 +26,7 @@ from infra.duckdb_session import query
 from infra.errors import CaptureFailed
 from infra.postgres.database_connection import connected
 from infra.sql.names import DUCKDB, POSTGRES
+from tables.declare.personal import personal_columns
 
 if TYPE_CHECKING:
     from psycopg.rows import TupleRow
@@ -92,7 +93,7 @@ class ComparedTable:
         rows: the number of rows of the database that were compared.
         missing, extra, different: primary keys of rows that only the database has, that only the changes give,
             and that both have with different values.
-        left_out: columns that are not compared, since the two systems write their type differently.
+        left_out: columns that are not compared: encrypted, or of a type that the two systems write differently.
     """
 
     table: str
@@ -232,7 +233,8 @@ class _Comparison:
         """The SQL of PostgreSQL and of DuckDB that writes each column as text, by column; the primary key first."""
         found = {}
         types = {column.name: column for column in self.catalog if not column.is_virtual}
-        declared = {name: kind for name, kind in self.topic.types.items() if not name.startswith("cdc_")}
+        encrypted = personal_columns(self.topic)
+        declared = {n: kind for n, kind in self.topic.types.items() if not n.startswith("cdc_") and n not in encrypted}
         for name, kind in sorted(declared.items(), key=lambda item: item[0] not in self.topic.dedup_keys):
             kinds, theirs, ours = _WRITTEN[kind.name]
             column = types.get(name)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from batch.capture.snapshot_deletions import deletions, newest_snapshot
 from infra.capture import debezium_connector
-from infra.capture.captured_table import Capture, again
+from infra.capture.captured_table import INTAKE, Capture, again
 from infra.errors import BrokerUnreachable, CaptureFailed, ProcessFailed
 from infra.kafka import topic_admin
 from infra.kafka.record_producer import producing
+from infra.kafka.topic_admin import PartitionOffsets
+from tables.declare.sources.captured_topic import is_relayed
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 
 if TYPE_CHECKING:
@@ -63,21 +65,42 @@ def begin(settings: Settings, lake: Lake, capture: Capture) -> Capture:
 
 
 def wait_ingested(settings: Settings, lake: Lake, topic: Topic, *, stalled_s: float = STALLED_S) -> None:
-    """Waits until the events have all current records of the topic.
+    """Waits until the events have all current records of the topic, and of its intake if it has one.
 
     Raises:
-        ProcessFailed: the stream has ingested nothing for `stalled_s`.
+        ProcessFailed: the relay has taken nothing, or the stream has ingested nothing, for `stalled_s`.
     """
     name = topic.full_name
-    ends = topic_admin.offsets(settings, [name])[name][0].latest
+
+    def ingested() -> int:
+        return read_ingested_offsets(lake, topic).ends.get(0, 0) if lake.exists(name) else 0
+
+    if is_relayed(topic):
+        intake = f"{name}{INTAKE}"
+        _wait(
+            "relay",
+            name,
+            intake,
+            _bounds(settings, intake).latest,
+            lambda: _bounds(settings, intake).earliest,
+            stalled_s,
+        )
+    _wait("stream", name, name, _bounds(settings, name).latest, ingested, stalled_s)
+
+
+def _bounds(settings: Settings, name: str) -> PartitionOffsets:
+    return topic_admin.offsets(settings, [name])[name][0]
+
+
+def _wait(what: str, topic: str, name: str, end: int, reached: Callable[[], int], stalled_s: float) -> None:
     before, since = -1, time.monotonic()
-    while (now := read_ingested_offsets(lake, topic).ends.get(0, 0) if lake.exists(name) else 0) < ends:
+    while (now := reached()) < end:
         if now > before:
             before, since = now, time.monotonic()
         elif time.monotonic() - since > stalled_s:
             raise ProcessFailed(
-                f"The stream is at offset {now:,} of {name}; the snapshot ends before {ends:,}.",
-                hint=f"./twofold status shows how it is; then `./twofold recapture {name}` continues.",
+                f"The {what} is at offset {now:,} of {name}; the snapshot ends before {end:,}.",
+                hint=f"./twofold status shows how it is; then `./twofold recapture {topic}` continues.",
             )
         time.sleep(0.3)
 

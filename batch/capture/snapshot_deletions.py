@@ -11,7 +11,7 @@ import msgspec
 
 from batch.capture.lost_changes import refused_changes
 from infra.capture.captured_table import Capture
-from infra.capture.debezium_decoder import EPOCH, EPOCH_DAY, DebeziumParser, is_truncate
+from infra.capture.debezium_decoder import EPOCH, EPOCH_DAY, DebeziumParser, names_no_row
 from infra.delta.lake import QUARANTINE
 from infra.duckdb_session import query
 from infra.errors import CaptureFailed
@@ -73,7 +73,7 @@ def deletions(lake: Lake, topic: Topic, capture: Capture, version: int | None = 
 
 def _refused_keys(lake: Lake, topic: Topic, capture: Capture) -> pa.Table:
     """Returns the keys of quarantined rows of the snapshot and of later changes."""
-    refused = [value for value in refused_changes(lake, topic.full_name, capture.snapshot) if not is_truncate(value)]
+    refused = [value for value in refused_changes(lake, topic.full_name, capture.snapshot) if not names_no_row(value)]
     keys = DebeziumParser(topic.record_format).keys(refused)
     if len(keys) < len(refused):
         raise CaptureFailed(

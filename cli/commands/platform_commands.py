@@ -285,11 +285,12 @@ def _print_captures(now: Snapshot) -> None:
             f"[bold red]{capture.state.lower()}[/]" if capture.fault else "[green]running[/]",
             capture.slot,
             shown_bytes(capture.retained_bytes),
+            NOTHING if capture.waiting is None else capture.waiting,
         )
         for capture in now.captures
     ]
-    columns = ["topic", "captured table", "capture", "slot", "log kept for it"]
-    out.print(make_table("Captures", columns, lines, right=["log kept for it"]))
+    columns = ["topic", "captured table", "capture", "slot", "log kept for it", "to encrypt"]
+    out.print(make_table("Captures", columns, lines, right=columns[4:]))
 
 
 def _print_gaps(now: Snapshot) -> None:

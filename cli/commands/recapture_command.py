@@ -79,7 +79,7 @@ def _preview(settings: Settings, registry: Registry, lake: Lake, topic: Topic, c
         for key in keys[:EXAMPLES]:
             out.print(f"  {kind}  {key}", markup=False)
     if found.left_out:
-        out.print(f"Not compared, since two systems write them in two ways: {', '.join(found.left_out)}.")
+        out.print(f"Not compared, encrypted or written by two systems in two ways: {', '.join(found.left_out)}.")
     tables = ", ".join(table.full_name for table in registry.below([topic.full_name]))
     out.print(f"Tables below: {tables or 'none'}.")
     out.print(f"Nothing was changed. `./twofold recapture {capture.topic}` makes the snapshot.", markup=False)

@@ -19,6 +19,10 @@ OPERATION, MARK = "cdc_op", "mark"
 """The column with the kind of a change; its value for a mark, which belongs to no row."""
 OUTBOX_COLUMNS = ("id", "aggregatetype", "aggregateid", "type", "payload")
 """The columns of an outbox table, by Debezium's names."""
+INTAKE = ".intake"
+"""What the name of a topic ends with that a connector writes to if the records are to be encrypted first."""
+LOST = "lost before they were encrypted"
+"""The kind of a change that stands for changes of which none is left."""
 _NAME = re.compile(rf"{PREFIX}(\d+)_\w+\Z")
 
 
@@ -32,7 +36,8 @@ class Capture:
         snapshot: 1; each time that the table is captured again, the next number.
         is_outbox: each inserted row holds a record of the topic; its updates and deletes are no records.
         writes_marks: its connector writes the marks that all captures of the database meet.
-        largest_record: bytes that a record of the topic may have, those included that are refused into quarantine.
+        is_personal: its connector writes to the intake of the topic, where a relay takes and encrypts the records.
+        largest_record: bytes that a record of the connector may have, those included that are refused into quarantine.
         columns: column -> the declared type, without a size; of arrays that of their elements. None of an outbox.
         primary_key: as declared; none of an outbox.
     """
@@ -42,9 +47,15 @@ class Capture:
     snapshot: int = 1
     is_outbox: bool = False
     writes_marks: bool = False
+    is_personal: bool = False
     largest_record: int = 1 << 20
     columns: Mapping[str, str] = field(default_factory=dict)
     primary_key: tuple[str, ...] = ()
+
+    @property
+    def written_topic(self) -> str:
+        """The topic that its connector writes to."""
+        return f"{self.topic}{INTAKE}" if self.is_personal else self.topic
 
     @property
     def name(self) -> str:

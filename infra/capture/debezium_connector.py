@@ -38,6 +38,7 @@ class CaptureState:
         retained_bytes: of write-ahead log that the database keeps for the connector.
         fault: what is wrong; empty when nothing is.
         hint: what to do about it.
+        waiting: records in the intake that are not in the topic yet; None: it has no intake.
     """
 
     topic: str
@@ -47,6 +48,7 @@ class CaptureState:
     retained_bytes: int
     fault: str = ""
     hint: str = ""
+    waiting: int | None = None
 
 
 def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
@@ -110,7 +112,7 @@ def _change_events(capture: Capture) -> dict[str, str]:
         "transforms": "route",
         "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
         "transforms.route.regex": rf"{re.escape(capture.name)}\.({re.escape(capture.table)}|message)",
-        "transforms.route.replacement": capture.topic,
+        "transforms.route.replacement": capture.written_topic,
     }
 
 
@@ -128,7 +130,7 @@ def _outbox_records(capture: Capture) -> dict[str, str]:
         "transforms": "outbox",
         "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
         "transforms.outbox.predicate": "row",
-        "transforms.outbox.route.topic.replacement": capture.topic,
+        "transforms.outbox.route.topic.replacement": capture.written_topic,
         "transforms.outbox.table.fields.additional.placement": "aggregatetype:header,type:header",
     }
 

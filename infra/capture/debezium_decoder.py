@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from infra.capture.captured_table import MARK, MARK_PREFIX, OPERATION, UNCHANGED, again, snapshot_number
+from infra.capture.captured_table import LOST, MARK, MARK_PREFIX, OPERATION, UNCHANGED, again, snapshot_number
 from infra.encodings.column_types import FieldType
 from infra.encodings.json.json_decoder import JsonParser
 from infra.encodings.parsed_records import Parsed, sized
@@ -206,10 +206,15 @@ def snapshot_of(value: bytes | None) -> int | None:
         return None
 
 
-def is_truncate(value: bytes | None) -> bool:
-    """Whether a change truncates the whole table, and so names no row."""
+def placeholder_finder(format: RecordFormat) -> Callable[[bytes], bool]:
+    """Returns a function that says whether a JSON value stands for one that did not travel."""
+    return DebeziumParser(format)._did_not_travel
+
+
+def names_no_row(value: bytes | None) -> bool:
+    """Whether a change truncates the whole table, or stands for changes that are lost."""
     try:
-        return msgspec.json.decode(value or b"", type=_Change).op == "t"
+        return msgspec.json.decode(value or b"", type=_Change).op in ("t", LOST)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return False
 

@@ -51,7 +51,9 @@ class GroupMember:
         self._consumer.pause(self._partitions(wanted - self._held))
         self._consumer.resume(self._partitions((self._held & assigned) - wanted))
         self._held = wanted | (self._held - assigned)  # a partition that is given back is held as it was
-        return [_record(message) for message in self._consumer.consume(MOST_RECORDS, timeout_s) if not message.error()]
+        return [
+            record_of(message) for message in self._consumer.consume(MOST_RECORDS, timeout_s) if not message.error()
+        ]
 
     def lost(self) -> set[int]:
         """Returns the partitions that were taken away since the last call, some to be given back at once."""
@@ -115,7 +117,8 @@ def joined(settings: Settings, group: str, topic: str) -> Iterator[GroupMember]:
         consumer.close()
 
 
-def _record(read: Message) -> Record:
+def record_of(read: Message) -> Record:
+    """Converts a message that is no error."""
     message: Any = read  # without an error it has all of these
     return Record(
         topic=message.topic(),

@@ -1,9 +1,12 @@
-"""Columns of persons: their values are encrypted before the log, and are null once the person is forgotten."""
+"""Columns of persons, encrypted before the log and null once the person is forgotten, and what is computed of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from infra.errors import BadDeclaration
@@ -66,6 +69,33 @@ class PersonalField(Personal, Field):
     default = None
 
 
+class Computed(str):
+    """The type of a column in the clear that is computed from one of persons before that is encrypted: `string?`.
+
+    Attributes:
+        column: of the schema, the one of persons.
+        compute: JSON value -> text, or None.
+    """
+
+    column: str
+    compute: Callable[[Any], str | None]
+    _text: str
+
+    def __new__(cls, column: str, compute: Callable[[Any], str | None], text: str) -> Computed:
+        kind = str.__new__(cls, "string?")
+        kind.column, kind.compute, kind._text = column, compute, text
+        return kind
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return self.column, self.compute, self._text
+
+    def __str__(self) -> str:
+        return self[:]
+
+    def __repr__(self) -> str:
+        return self._text
+
+
 def person(kind: str, *, of: str) -> Owner:
     """Names a person whose kind is not the name of the column that holds the id.
 
@@ -91,9 +121,49 @@ def personal(*owners: str | Owner, path: str = "") -> Personal:
     return PersonalField(named, tuple(path.split("."))) if path else Personal(named)
 
 
+def domain_of(column: str) -> Computed:
+    """Declares a column with the domain of a mail address: what follows its last `@`, in lower case; else null.
+
+    It is in the clear, as all that is computed from a personal column, and stays when the person is forgotten.
+
+    Args:
+        column: the personal column with the address.
+    """
+    return Computed(column, _domain, f"domain_of({column!r})")
+
+
+def start_of(column: str, length: int) -> Computed:
+    """Declares a column with the first letters of a personal column, such as the area of a postal code; else null.
+
+    Args:
+        column: the personal column, a string.
+        length: how many letters at most.
+    """
+    if length < 1:
+        raise BadDeclaration(f"start_of({column!r}, {length}): expected one letter at least.")
+    return Computed(column, partial(_start, length), f"start_of({column!r}, {length})")
+
+
+def year_group(column: str, bounds: Sequence[int]) -> Computed:
+    """Declares a column with the span of years that a date is in: `-1949`, `1950-1969`, `1970-`, for 1950 and 1970.
+
+    Args:
+        column: the personal column: a year, or a text that begins with a date as `1984-05-01`; of others it is null.
+        bounds: the first years of all spans but the first, in order.
+    """
+    if not bounds or any(first >= second for first, second in pairwise(bounds)):
+        raise BadDeclaration(f"year_group({column!r}, {list(bounds)}): expected years in order.")
+    return Computed(column, partial(_years, tuple(bounds)), f"year_group({column!r}, {list(bounds)})")
+
+
 def personal_columns(topic: Topic) -> Mapping[str, Personal]:
     """Returns the encrypted columns of a topic."""
     return {column: given for column, given in topic.schema.items() if isinstance(given, Personal)}
+
+
+def computed_columns(topic: Topic) -> Mapping[str, Computed]:
+    """Returns the columns of a topic that are computed before others are encrypted."""
+    return {column: given for column, given in topic.schema.items() if isinstance(given, Computed)}
 
 
 def compared_bytes(topic: Topic) -> Sequence[str]:
@@ -121,9 +191,14 @@ def with_sealed_columns(topic: Topic) -> Topic:
         BadDeclaration: lists what cannot be personal, and why.
     """
     columns = personal_columns(topic)
-    if not columns:
+    mistakes = [
+        f"{name}={given!r}: expected a personal column of the schema, for example {given.column}=personal(...)."
+        for name, given in computed_columns(topic).items()
+        if given.column not in columns
+    ]
+    if not columns and not mistakes:
         return topic
-    mistakes = _mistakes_of_topic(topic)
+    mistakes += _mistakes_of_topic(topic)
     for column, given in columns.items():
         mistakes += _mistakes_of_column(topic, column)
         mistakes += [text for owner in given.owners for text in _mistakes_of_owner(topic, column, owner)]
@@ -139,13 +214,11 @@ def sealed_rule(column: str) -> Rule:
 
 
 def _mistakes_of_topic(topic: Topic) -> list[str]:
+    from infra.capture.debezium_decoder import DebeziumParser
     from infra.encodings.json.json_decoder import JsonParser
     from infra.webhooks.delivery_parser import DeliveryParser
 
-    if topic.captures:
-        why = "Debezium writes plain text to the topic itself"
-        return [f"captures={topic.captures!r}: columns of a captured table or an outbox cannot be personal yet: {why}."]
-    if find_encoding(topic.encoding).parser_class not in (JsonParser, DeliveryParser):
+    if find_encoding(topic.encoding).parser_class not in (JsonParser, DeliveryParser, DebeziumParser):
         return [f"encoding={topic.encoding!r}: only columns of JSON records can be personal."]
     return []
 
@@ -159,6 +232,8 @@ def _mistakes_of_column(topic: Topic, column: str) -> list[str]:
         for what, names in uses.items()
         if column in names
     ]
+    if topic.has_marks and path_of(topic, column) != (column,):
+        found.append(f"{column}={topic.schema[column]!r}: expected no path, since a row of a table has columns alone.")
     return found + [
         f"The rule {rule} reads {column}, which is personal: rules see ciphertext; leave the rule out."
         for rule in topic.checks
@@ -182,3 +257,25 @@ def _mistakes_of_owner(topic: Topic, column: str, owner: Owner) -> list[str]:
     if topic.types[owner.column].name not in ("string", "int", "long"):
         return [f"{what}: {owner.column} is declared {given!r}; expected an id, a string or a whole number."]
     return []
+
+
+def _domain(value: Any) -> str | None:
+    found = value.rpartition("@") if isinstance(value, str) else ("", "", "")
+    return found[2].strip().lower() or None if found[1] else None
+
+
+def _start(length: int, value: Any) -> str | None:
+    return value[:length] if isinstance(value, str) else None
+
+
+def _years(bounds: tuple[int, ...], value: Any) -> str | None:
+    if isinstance(value, str):
+        try:
+            value = date.fromisoformat(value[:10]).year
+        except ValueError:
+            return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    first = max((bound for bound in bounds if bound <= value), default=None)
+    after = min((bound for bound in bounds if bound > value), default=None)
+    return f"{'' if first is None else first}-{'' if after is None else after - 1}"

@@ -18,8 +18,30 @@ from tests.tables.declared import written
 PAGE = ROOT / "docs" / "how-to" / "forget-a-person.md"
 
 
+def declarations() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+
+
+def test_what_the_page_computes_is_in_the_clear_and_nothing_else(tmp_path: Path) -> None:
+    files = {"bank/mail_logins.py": declarations()[1], "bank/customers.py": declarations()[2]}
+    topics = load(written(tmp_path / "tables", files)).require_sound().topics
+    settings = Settings(home=tmp_path)
+    make_keys(settings)
+    login = {"customer": "4711", "mail": "Ann@B.org", "born": "1984-05-01", "postcode": "75011"}
+    with closing(KeyStore(settings)) as store:
+        found = json.loads(RecordSealer(topics["bank.mail_logins"], store).seal(json.dumps(login).encode()) or b"")
+        change = {"op": "c", "after": login, "source": {}}
+        row = json.loads(RecordSealer(topics["bank.customers"], store).seal(json.dumps(change).encode()) or b"")[
+            "after"
+        ]
+    assert [found[name] for name in ("mail_domain", "age_group", "area")] == ["b.org", "1970-1989", "75"]
+    assert all(is_sealed(found[name].encode()) for name in ("mail", "born", "postcode"))
+    assert row["mail_domain"] == "b.org"
+    assert all(is_sealed(row[name].encode()) for name in ("mail", "born", "postcode"))
+
+
 def test_the_topic_of_the_page_forgets_one_customer_and_keeps_the_other(tmp_path: Path) -> None:
-    declared, output = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    declared, *_, output = declarations()
     of_table = '"""Logins."""\nfrom tables import table, to_postgres, to_webhook\n' + output.replace(
         "...", "return logins"
     )

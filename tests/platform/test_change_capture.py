@@ -8,11 +8,14 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,11 +33,14 @@ from infra.capture.captured_table import Capture
 from infra.duckdb_session import query
 from infra.errors import BadArgument, CaptureFailed, ProcessFailed, TwofoldError
 from infra.kafka import broker as kafka
+from infra.kafka import topic_admin
 from infra.kafka.topic_admin import ensure_topics
+from infra.keys.key_store import KeyStore, make_keys
+from infra.keys.reader import Reader
 from infra.postgres import postgres_server
 from infra.postgres.database_connection import connected
 from infra.process import supervisor
-from infra.settings import Settings
+from infra.settings import ROOT, Settings
 from streaming.ingest.ingest_query import Ingest
 from tables.declare.registry import Registry, load
 from tables.declare.sources.captured_topic import captures
@@ -141,6 +147,32 @@ from tables import history, table
 def payments_before(payments):
     return history(payments, key=["id", "paid_on"], columns=["amount"])
 ''',
+    "bank/tenants.py": '''\
+"""Changes of the tenants."""
+from tables import changes_of, domain_of, personal
+
+TOPIC = changes_of(
+    "public.tenants",
+    columns={
+        "id": "long",
+        "tenant": "string",
+        "flat": "int",
+        "mail": personal("tenant"),
+        "letter": personal("tenant"),
+        "mail_domain": domain_of("mail"),
+    },
+    primary_key=["id"],
+)
+''',
+    "bank/tenants_now.py": '''\
+"""The tenants, as the database has them."""
+from tables import latest_rows, table
+
+
+@table(primary_key=["id"], recompute_by=["id"])
+def tenants_now(tenants):
+    return latest_rows(tenants, key=["id"], columns=["tenant", "flat", "mail", "letter", "mail_domain"])
+''',
     "bank/payments_now.py": '''\
 """The payments, as the database has them."""
 from tables import latest_rows, table
@@ -162,6 +194,7 @@ CREATE TABLE payments (id bigint, paid_on date, amount numeric(12,2), PRIMARY KE
 CREATE TABLE payments_2019 PARTITION OF payments FOR VALUES FROM ('2019-01-01') TO ('2020-01-01');
 CREATE TABLE payments_2020 PARTITION OF payments FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
 INSERT INTO payments SELECT n, date '2019-06-01' + n, n FROM generate_series(1, 400) n;
+CREATE TABLE tenants (id bigint PRIMARY KEY, tenant text, flat int, mail text, letter text, note text);
 CREATE TABLE baskets (id bigint PRIMARY KEY, version bigint);
 INSERT INTO baskets SELECT n, 0 FROM generate_series(1, 5) n;
 CREATE TABLE orders (basket bigint, version bigint, PRIMARY KEY (basket, version));
@@ -209,12 +242,43 @@ def order(basket: int, after: str = "", end: str = "COMMIT") -> str:
     """
 
 
+def let(first: int, last: int) -> str:
+    """Tenants with a mail address, and a letter that is stored out of line."""
+    return f"""
+    INSERT INTO tenants SELECT n, 't' || n % 3, n, 'Secret.' || n || '@Example-' || n % 2 || '.org', {LARGE},
+        'of Secret.' || n
+    FROM generate_series({first}, {last}) n;
+    """
+
+
+@contextlib.contextmanager
+def relaying(database: Database, *arguments: str) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Runs a relay, that of the bank unless arguments name one; yields what kills it and starts another one."""
+    own = ("tests.intake.own_relay", str(database.declared), "bank")
+    command = [sys.executable, "-m", *(arguments or own)]
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        for relay in running:
+            relay.kill()
+            relay.wait()
+        running.append(subprocess.Popen(command, env={**os.environ, **database.settings.environment()}, cwd=ROOT))
+        return running[-1]
+
+    start()
+    try:
+        yield start
+    finally:
+        running[-1].terminate()
+        running[-1].wait()
+
+
 class Database:
     """The database of a test, with its capture."""
 
-    def __init__(self, settings: Settings, registry: Registry) -> None:
-        self.settings, self.registry = settings, registry
-        self.orders, self.payments, self.capture = captures(registry)
+    def __init__(self, settings: Settings, registry: Registry, declared: Path) -> None:
+        self.settings, self.registry, self.declared = settings, registry, declared
+        self.orders, self.payments, self.capture, self.tenants = captures(registry)
         self._marks = 0
 
     def run(self, *script: str) -> list[tuple[Any, ...]]:
@@ -241,6 +305,12 @@ class Database:
         self.run(f"INSERT INTO baskets VALUES ({self._marks}, 0);", order(self._marks))
         self._wait_last(self.orders.topic, str(self._marks))
 
+    def wait_encrypted(self) -> None:
+        """As `wait_captured`, of the tenants, whose relay runs."""
+        self._marks -= 1
+        self.run(f"INSERT INTO tenants (id) VALUES ({self._marks})")
+        self._wait_last(self.tenants.topic, f'{{"id":{self._marks}}}')
+
     def _wait_last(self, topic: str, key: str) -> None:
         from kafka import KafkaConsumer, TopicPartition
 
@@ -263,6 +333,21 @@ class Database:
             consumer.close()
 
 
+def records_of(database: Database, topic: str) -> list[tuple[bytes | None, bytes]]:
+    """Key and value of each record."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer, partition = KafkaConsumer(bootstrap_servers=database.settings.bootstrap_servers), TopicPartition(topic, 0)
+    with contextlib.closing(consumer):
+        consumer.assign([partition])
+        consumer.seek_to_beginning(partition)
+        end, found = consumer.end_offsets([partition])[partition], list[tuple[bytes | None, bytes]]()
+        while consumer.position(partition) < end:
+            for record in consumer.poll(timeout_ms=500).get(partition, []):
+                found.append((record.key, record.value or b""))
+    return found
+
+
 def kill(settings: Settings, program: str) -> None:
     """Kill a server, and return when its next process is there."""
     pid = next(p.pid for p in supervisor.state(settings) if p.name == program)
@@ -274,9 +359,12 @@ def kill(settings: Settings, program: str) -> None:
 @pytest.fixture(scope="module")
 def database(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """PostgreSQL and Kafka Connect under supervision, with a table of twenty rows, which is captured."""
-    registry = load(written(tmp_path_factory.mktemp("tables"), FILES))
-    with captured_database(broker, registry, "capture", SCHEMA + order(1) + insert(1, 20)) as settings:
-        found = Database(settings, registry)
+    folder = written(tmp_path_factory.mktemp("tables"), FILES)
+    registry = load(folder)
+    schema = SCHEMA + order(1) + insert(1, 20) + let(1, 6)
+    with captured_database(broker, registry, "capture", schema) as settings:
+        make_keys(settings)
+        found = Database(settings, registry, folder)
         found.wait_captured()
         yield found
 
@@ -551,6 +639,70 @@ def test_tables_are_joined_at_one_place_in_the_log(database: Database, world: Wo
         complete_through(world.lake, world.registry, [world.registry.find_table("orders_made")])
 
 
+def revealed_tenants(world: World, database: Database) -> list[tuple[Any, ...]]:
+    """The rows of the copy, with what is personal in the clear."""
+    rows = sorted(world.rows("bank.tenants_now").to_pylist(), key=lambda row: row["id"])
+    with contextlib.closing(KeyStore(database.settings)) as store:
+        reader = Reader(store, "test")
+        mails, letters = (reader.values([row[name] for row in rows])[0] for name in ("mail", "letter"))
+    return [
+        (row["id"], row["tenant"], row["flat"], mail, letter, row["mail_domain"])
+        for row, mail, letter in zip(rows, mails, letters, strict=True)
+    ]
+
+
+TENANTS = """
+SELECT id, tenant, flat, mail, letter, lower(split_part(mail, '@', 2)) FROM tenants ORDER BY id;
+"""
+
+
+def test_values_of_persons_are_encrypted_behind_the_connector(database: Database, world: World) -> None:
+    """Of a snapshot, of rows before and after changes, and of undeclared columns; the relay is killed once."""
+    with relaying(database) as restart:
+        database.wait_encrypted()
+        database.run(
+            let(7, 20),
+            "UPDATE tenants SET flat = flat + 1;",  # letters do not travel
+            "ALTER TABLE tenants REPLICA IDENTITY FULL;",
+            "UPDATE tenants SET mail = 'Secret.new@Example-9.org' WHERE id = 3; DELETE FROM tenants WHERE id = 4;",
+        )
+        restart()
+        database.run("UPDATE tenants SET id = id + 100, tenant = 't9' WHERE id = 5; UPDATE tenants SET note = mail;")
+        database.wait_encrypted()
+        ingest(world, "tenants_now")
+        assert revealed_tenants(world, database) == database.run(TENANTS)
+        assert changes_fault(world.lake, database.tenants.topic) == ""
+        assert audited(world, database.tenants).fault == ""
+    values = [value for _, value in records_of(database, database.tenants.topic)]
+    assert len(values) > 60
+    assert not [value for value in values if b"Secret" in value]
+    kept = topic_admin.offsets(database.settings, [database.tenants.written_topic])[database.tenants.written_topic][0]
+    assert kept.earliest > 60, "what the topic has is removed from the intake"
+
+
+@pytest.mark.prove
+def test_a_recapture_waits_for_the_relay(database: Database, world: World) -> None:
+    topic = world.registry.topics[database.tenants.topic]
+    database.run("INSERT INTO tenants (id, tenant) VALUES (900, 't1');")
+    with relaying(database):
+        database.wait_encrypted()
+        ingest(world, "tenants_now")
+    database.tenants = recapture.begin(database.settings, world.lake, database.tenants)
+    debezium_connector.wait_snapshot(database.settings, database.tenants, 60)
+    with pytest.raises(ProcessFailed, match="The relay is at offset"):
+        recapture.wait_ingested(database.settings, world.lake, topic, stalled_s=0.5)
+    with relaying(database):
+        with ThreadPoolExecutor() as pool:
+            waits = pool.submit(recapture.wait_ingested, database.settings, world.lake, topic)
+            while not waits.done():
+                ingest(world, "tenants_now")
+            waits.result()
+        assert recapture.finish(database.settings, world.lake, topic, database.tenants) == 0
+        database.wait_encrypted()
+        ingest(world, "tenants_now")
+        assert revealed_tenants(world, database) == database.run(TENANTS)
+
+
 def payments(world: World, name: str, where: str = "true") -> list[tuple[Any, ...]]:
     """Rows of a table of payments, in order."""
     sql = f"SELECT id, paid_on, amount FROM rows WHERE {where} ORDER BY ALL"
@@ -804,7 +956,7 @@ def test_a_lost_slot_stops_the_capture_until_the_table_is_captured_again(databas
 @pytest.mark.prove
 def test_a_capture_that_connect_forgot_is_not_begun_from_the_start(database: Database, world: World) -> None:
     """As where the broker was lost: the events are there, and the connector's place is not."""
-    _, _, declared = captures(world.registry)
+    declared = captures(world.registry)[2]
     assert recapture.current(database.settings, world.lake, declared) == database.capture
     debezium_connector.remove(database.settings, database.capture.name)
     database.run("DELETE FROM people WHERE id = 5;")
@@ -848,7 +1000,8 @@ def test_the_copies_of_a_shop_equal_its_database_and_its_history(database: Datab
             for name, key in (("customers", ["customer"]), ("shipments", ["shipment_id"]))
         )
 
-    wait_until(is_copied)
+    with relaying(database, "intake.relay", "shop"):
+        wait_until(is_copied)
     for name, key in (("shop.shipped_to", ["shipment_id"]), ("shop.viewed_from", ["view_id"])):
         joined = compare(expected_tables.expected(name, *days), world.rows(name), key)
         assert joined.equal, joined.examples.to_pylist()

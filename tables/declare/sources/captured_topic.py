@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from infra.capture.captured_table import Capture
 from infra.encodings.column_types import parse_type
 from infra.errors import BadDeclaration
+from tables.declare.personal import Computed, personal_columns
 from tables.declare.record_fields import header, key
 from tables.declare.topic import Topic
 
@@ -81,7 +82,8 @@ def changes_of(
     Args:
         table: `schema.name`.
         columns: column -> type, as in `schema` of a topic. All but the key may be null in an event, as may
-            elements of arrays. Columns that are not named are kept in `_rest`.
+            elements of arrays. Columns that are not named are kept in `_rest`. A `personal(...)` column is a text in
+            the database; what `domain_of` and its like compute is none there.
         primary_key: that of the table.
         max_bytes, segment_bytes, local_retention: as of a topic.
     """
@@ -189,14 +191,25 @@ def captures(registry: Registry) -> list[Capture]:
     return [replace(capture, writes_marks=capture is writer) for capture in declared]
 
 
+def is_relayed(topic: Topic) -> bool:
+    """Whether records of the topic are captured, and encrypted between the connector and the topic."""
+    return topic.captures is not None and bool(personal_columns(topic))
+
+
+def largest_captured(topic: Topic) -> int:
+    """Returns how many bytes a record may have that a connector writes: encrypted it is a third longer, at least."""
+    return topic.largest_record * 5 // 8 if is_relayed(topic) else topic.largest_record
+
+
 def _capture(topic: Topic, table: str) -> Capture:
-    if not topic.has_marks:
-        return Capture(topic=topic.full_name, table=table, is_outbox=True, largest_record=topic.largest_record)
-    row = {name: kind for name, kind in topic.types.items() if not name.startswith("cdc_")}
+    columns = {name: topic.types[name] for name, given in topic.schema.items() if not isinstance(given, Computed)}
+    row = {name: kind for name, kind in columns.items() if not name.startswith("cdc_")} if topic.has_marks else {}
     return Capture(
         topic=topic.full_name,
         table=table,
-        largest_record=topic.largest_record,
+        is_outbox=not topic.has_marks,
+        is_personal=is_relayed(topic),
+        largest_record=largest_captured(topic),
         columns={name: (kind.element or kind).name for name, kind in row.items()},
         primary_key=tuple(name for name in topic.dedup_keys if name in row),
     )

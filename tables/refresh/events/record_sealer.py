@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from infra.capture.captured_table import MARK_PREFIX, UNCHANGED
+from infra.capture.debezium_decoder import placeholder_finder
 from infra.encodings.column_types import FieldType
 from infra.encodings.json.json_fields import repeated_key
 from infra.keys.ciphertext import RECORD, Key, is_sealed, seal
 from infra.keys.key_store import KeyStore, Person
 from infra.rows.rows import are_here
-from tables.declare.personal import Owner, owners_of, path_of, personal_columns
+from tables.declare.personal import Owner, computed_columns, owners_of, path_of, personal_columns
 from tables.declare.topic import Topic
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ DAY = "_day"
 """The kind of the keys of what cannot be encrypted by a person's: one a topic and day."""
 KEPT = timedelta(days=30)
 """How long such a key is kept."""
+_ROWS = ("before", "after")
+_CHANGE = {*_ROWS, "op", "source", "message", "transaction", "ts_ms", "ts_us", "ts_ns"}
+"""What a change has: rows, and nothing else of their values."""
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _CANONICAL = msgspec.json.Encoder(decimal_format="number", order="sorted")
@@ -38,59 +43,121 @@ Cover = Callable[[bytes, Collection[Owner]], bytes | None]
 """Covers a JSON value of these owners; None: it is left out."""
 
 
+class _Message(msgspec.Struct):
+    prefix: str
+
+
 class _Uncovered(Exception):
     """A record that has personal values, and cannot be encrypted by keys of persons."""
 
 
 class PersonalRecord:
-    """The records of a topic with columns of persons: where personal values are, and whose."""
+    """The records of a topic with columns of persons: where personal values are, and whose.
+
+    A change of a captured table has two rows, the one before it and the one after it; any other record is one.
+    """
 
     def __init__(self, topic: Topic) -> None:
         self.owners = owners_of(topic)
-        self._paths = {path_of(topic, column): given.owners for column, given in personal_columns(topic).items()}
+        columns, self._computed = personal_columns(topic), computed_columns(topic)
+        self._paths = {path_of(topic, column): given.owners for column, given in columns.items()}
+        self._sources = {name: (path_of(topic, c.column), columns[c.column]) for name, c in self._computed.items()}
         self._ids = {owner: path_of(topic, owner.column) for owner in self.owners}
-        self._type, self._drops = topic.record_format.record_type, topic.unknown_fields == "ignore"
+        self._drops, self._holds_rows = topic.unknown_fields == "ignore", topic.has_marks
+        fields = topic.record_format.types.items()
+        row = ((name, kind) for name, kind in fields if not self._holds_rows or not name.startswith("cdc_"))
+        self._type = FieldType(name="struct", fields=tuple(row))
+        # What did not travel is known by its placeholder, which is nothing of a person.
+        self._is_absent = placeholder_finder(topic.record_format) if self._holds_rows else _never
 
-    def persons(self, value: bytes) -> dict[Owner, Person]:
-        """Returns the persons whom a record names.
+    def with_rows(self, value: bytes, convert: Callable[[bytes], bytes]) -> bytes:
+        """Converts each row in a record; what else a change has stays.
+
+        Raises:
+            _Uncovered: it is no such record.
+        """
+        if not self._holds_rows:
+            return convert(value)
+        try:
+            members = {name: bytes(cell) for name, cell in _MEMBERS.decode(value).items()}
+            mark = msgspec.json.decode(members.get("message", b"null"), type=_Message | None)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise _Uncovered from error
+        if members.keys() - _CHANGE or (mark is not None and mark.prefix != MARK_PREFIX):
+            raise _Uncovered
+        rows = {name: convert(members[name]) for name in _ROWS if members.get(name, b"null") != b"null"}
+        return _joined((members | rows).items())
+
+    def parsed(self, row: bytes) -> dict[str, Any]:
+        """Parses a row.
 
         Raises:
             _Uncovered: it is no JSON object, or has a name twice.
         """
         try:
-            document = msgspec.json.decode(value)
+            document = msgspec.json.decode(row)
         except (msgspec.DecodeError, RecursionError) as error:
             raise _Uncovered from error
-        if not isinstance(document, dict) or repeated_key(value) is not None:
+        if not isinstance(document, dict) or repeated_key(row) is not None:
             raise _Uncovered
-        ids = {owner: _id(document, path) for owner, path in self._ids.items()}
-        return {owner: Person(owner.kind, id) for owner, id in ids.items() if id is not None}
+        return document
 
-    def covered(self, value: bytes, cover: Cover) -> bytes:
-        """Covers each declared personal value, and each value that the schema does not declare; other bytes stay."""
-        return self._object(value, self._type, (), cover)
+    def persons(self, document: Mapping[str, Any]) -> dict[Owner, Person]:
+        """Returns the persons whom a row names."""
+        ids = {owner: _id(_at(document, path)) for owner, path in self._ids.items()}
+        return {
+            owner: Person(owner.kind, id)
+            for owner, id in ids.items()
+            if id is not None and not (self._holds_rows and id == UNCHANGED)
+        }
+
+    def computed(self, document: Mapping[str, Any], forgotten: Collection[Owner]) -> dict[str, bytes]:
+        """Computes, from a row in the clear, the columns that are computed of those of persons, as JSON."""
+        found = {}
+        for name, (path, given) in self._sources.items():
+            value = _at(document, path)
+            is_over = forgotten and not set(forgotten).isdisjoint(given.owners)
+            text = None if is_over else self._computed[name].compute(value)
+            found[name] = msgspec.json.encode(UNCHANGED if self._holds_rows and value == UNCHANGED else text)
+        return found
+
+    def covered(self, row: bytes, cover: Cover, computed: Mapping[str, bytes] | None = None) -> bytes:
+        """Covers each declared personal value, and each value that the schema does not declare; other bytes stay.
+
+        Args:
+            computed: columns that are added, or replaced.
+        """
+        added = computed or {}
+        members = [one for one in self._members(row, self._type, (), cover) if one[0] not in added]
+        return _joined([*members, *added.items()])
 
     def is_sealed(self, value: bytes) -> bool:
         """Whether a record has no personal value in the clear, or is encrypted as a whole."""
         try:
             if not is_sealed(value):
-                self.persons(value)
-                self.covered(value, _require_sealed)
+                self.with_rows(value, self._require_sealed)
         except _Uncovered:
             return False
         return True
 
-    def _object(self, text: bytes | msgspec.Raw, kind: FieldType, path: tuple[str, ...], cover: Cover) -> bytes:
-        types, members = dict(kind.fields), list[tuple[str, bytes | None]]()
-        for name, cell in _MEMBERS.decode(text).items():
-            place = (*path, name)
-            if place in self._paths:
-                members.append((name, cover(bytes(cell), self._paths[place]) or b"null"))
+    def _require_sealed(self, row: bytes) -> bytes:
+        self.parsed(row)
+        return self.covered(row, _require_sealed)
+
+    def _members(
+        self, text: bytes | msgspec.Raw, kind: FieldType, path: tuple[str, ...], cover: Cover
+    ) -> Iterator[tuple[str, bytes | None]]:
+        types = dict(kind.fields)
+        for name, raw in _MEMBERS.decode(text).items():
+            place, cell = (*path, name), bytes(raw)
+            if self._is_absent(cell):
+                yield name, cell
+            elif place in self._paths:
+                yield name, cover(cell, self._paths[place]) or b"null"
             elif name in types:
-                members.append((name, self._declared(bytes(cell), types[name], place, cover)))
+                yield name, self._declared(cell, types[name], place, cover)
             elif not self._drops:
-                members.append((name, cover(bytes(cell), self.owners)))
-        return _joined(members)
+                yield name, cover(cell, self.owners)
 
     def _declared(self, text: bytes, kind: FieldType, place: tuple[str, ...], cover: Cover) -> bytes:
         """Keeps a value as far as its type declares it; an object in place of another value stays one, for ingest."""
@@ -103,7 +170,7 @@ class PersonalRecord:
             elements = (self._declared(c, of_kind, (), cover) if of_kind else cover(c, self.owners) for c in cells)
             return b"[%b]" % b",".join(element or b"null" for element in elements)
         if inner is None or kind.name != "map":
-            return self._object(text, kind, place, cover)
+            return _joined(self._members(text, kind, place, cover))
         members = _MEMBERS.decode(text).items()
         return _joined([(name, self._declared(bytes(cell), inner, (), cover)) for name, cell in members])
 
@@ -118,16 +185,39 @@ class RecordSealer:
         """Encrypts values by the keys of their owners; those of a forgotten person become null.
 
         A value that is no JSON object, has a name twice, or does not say whose it is, is encrypted as a whole by the
-        topic's key of the day, which is destroyed after 30 days. A tombstone stays one.
+        topic's key of the day, which is destroyed after 30 days; of a captured row, which tables must not lack, only
+        the values that are of no known person are. A tombstone stays one.
         """
         if value is None:
             return None
         try:
-            persons = self._record.persons(value)
-            keys = self._store.keys_of(persons.values())
-            return self._record.covered(value, partial(_sealed, {o: keys[person] for o, person in persons.items()}))
+            return self._record.with_rows(value, self._sealed_row)
         except (_Uncovered, ValueError):  # a number too long for Python
-            return seal(value, [day_key(self._store, self._topic)], RECORD).encode()
+            return self.seal_whole(value)
+
+    def seal_whole(self, value: bytes) -> bytes:
+        """Encrypts a record as a whole by the topic's key of the day."""
+        return seal(value, [day_key(self._store, self._topic)], RECORD).encode()
+
+    def _sealed_row(self, row: bytes) -> bytes:
+        document = self._record.parsed(row)
+        persons = self._record.persons(document)
+        found = self._store.keys_of(persons.values())
+        keys = {owner: found[person] for owner, person in persons.items()}
+        forgotten = [owner for owner, key in keys.items() if key is None]
+        return self._record.covered(row, partial(self._cover, keys), self._record.computed(document, forgotten))
+
+    def _cover(self, keys: Mapping[Owner, Key | None], text: bytes, owners: Collection[Owner]) -> bytes | None:
+        if text == b"null":
+            return text
+        chosen = {key.id: key for owner in owners if (key := keys.get(owner)) is not None}
+        if any(owner not in keys for owner in owners):
+            if not self._topic.has_marks:
+                raise _Uncovered
+            chosen = {b"": day_key(self._store, self._topic)}
+        elif any(keys[owner] is None for owner in owners):
+            return None
+        return b'"%b"' % seal(_canonical(text), list(chosen.values())).encode()
 
 
 def day_key(store: KeyStore, topic: Topic) -> Key:
@@ -182,17 +272,6 @@ def _covered(rows: pa.Table, topic: Topic, key: Key) -> pa.Table:
     return rows.set_column(rows.column_names.index("value"), rows.schema.field("value"), pa.array(sealed, pa.binary()))
 
 
-def _sealed(keys: Mapping[Owner, Key | None], text: bytes, owners: Collection[Owner]) -> bytes | None:
-    if text == b"null":
-        return text
-    if any(owner not in keys for owner in owners):
-        raise _Uncovered
-    chosen = {key.id: key for owner in owners if (key := keys[owner]) is not None}
-    if any(keys[owner] is None for owner in owners):
-        return None
-    return b'"%b"' % seal(_canonical(text), list(chosen.values())).encode()
-
-
 def _require_sealed(text: bytes, _: Collection[Owner]) -> bytes:
     if text != b"null" and not is_sealed(text[1:-1]):
         raise _Uncovered
@@ -210,8 +289,16 @@ def _joined(members: Iterable[tuple[str, bytes | None]]) -> bytes:
     return b"{%b}" % b",".join(b"%b:%b" % (msgspec.json.encode(n), cell) for n, cell in members if cell is not None)
 
 
-def _id(document: Any, path: tuple[str, ...]) -> str | None:
+def _at(document: Any, path: tuple[str, ...]) -> Any:
     for name in path:
         document = document.get(name) if isinstance(document, dict) else None
-    is_number = isinstance(document, int) and not isinstance(document, bool)
-    return str(document) if is_number or isinstance(document, str) else None
+    return document
+
+
+def _id(value: Any) -> str | None:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_number or isinstance(value, str) else None
+
+
+def _never(_: bytes) -> bool:
+    return False

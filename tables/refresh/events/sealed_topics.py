@@ -57,6 +57,8 @@ def require_sealed(settings: Settings, topics: Iterable[Topic]) -> None:
             columns, known = set(personal_columns(topic)), store.sealed_columns(topic.full_name)
             if topic.full_name in written:
                 _require_no_plain_text(lake, topic, columns - known, is_new=not known)
+            if topic.captures and known and not columns:
+                raise _still_encrypted(topic, known)
             if columns != known:
                 store.keep_sealed(topic.full_name, sorted(columns))
 
@@ -74,6 +76,21 @@ def _require_no_plain_text(lake: Lake, topic: Topic, columns: set[str], *, is_ne
         raise BadDeclaration(
             f"tables/{topic.domain}/{topic.name}.py: {', '.join(sorted(columns))} cannot be personal, since the log "
             f"of {topic.full_name}, its archive and its events have records with plain text.",
-            hint="Declare a new topic with the columns of persons, send it what the old one has (`./twofold send` "
-            "encrypts), let tables read it, then delete the old topic, its archive and its tables.",
+            hint=f"Declare a new topic with the columns of persons, {_other_way(topic)}, let tables read it, then "
+            "delete the old topic, its archive and its tables.",
         )
+
+
+def _other_way(topic: Topic) -> str:
+    if topic.captures:
+        return f"which captures {topic.captures} from a new snapshot on"
+    return "send it what the old one has (`./twofold send` encrypts)"
+
+
+def _still_encrypted(topic: Topic, known: set[str]) -> BadDeclaration:
+    """Explains why a captured topic stays one with columns of persons: its intake may have records for it."""
+    return BadDeclaration(
+        f"tables/{topic.domain}/{topic.name}.py: {', '.join(sorted(known))} of {topic.full_name} were personal, and "
+        "the records that wait to be encrypted would never be in it.",
+        hint=f"Declare them so again, or a new topic without them, {_other_way(topic)}.",
+    )

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from infra.capture.captured_table import INTAKE
 from infra.kafka.topic_admin import TopicSpec
 from tables.declare.registry import Registry
+from tables.declare.sources.captured_topic import is_relayed, largest_captured
 from tables.declare.topic import Topic
 
 TOMBSTONES_MS = 180 * 24 * 3_600_000
 """How long the broker keeps a tombstone of a compacted topic, at least."""
 
 
+INTAKE_MS = 7 * 24 * 3_600_000
+"""How long an intake keeps what no relay takes; what one has taken is removed at once."""
+SEGMENT_MS = 60_000
+"""How long a segment of an intake takes records: only whole ones leave the disk."""
+
+
 def specs(registry: Registry, domain: str | None = None) -> list[TopicSpec]:
-    """Returns one specification per topic, of one domain or of all."""
-    return [spec(topic) for topic in registry.topics.values() if domain in (None, topic.domain)]
+    """Returns one specification per topic and intake, of one domain or of all."""
+    topics = [topic for topic in registry.topics.values() if domain in (None, topic.domain)]
+    return [*map(spec, topics), *(intake_spec(topic) for topic in topics if is_relayed(topic))]
+
+
+def intake_spec(topic: Topic) -> TopicSpec:
+    """Returns the specification of the topic in which captured records wait in the clear: no archive keeps them."""
+    configs = {
+        "message.timestamp.type": "LogAppendTime",
+        "cleanup.policy": "delete",
+        "retention.ms": str(INTAKE_MS),
+        "segment.ms": str(SEGMENT_MS),
+        "file.delete.delay.ms": "1000",
+        "max.message.bytes": str(largest_captured(topic)),
+    }
+    return TopicSpec(name=f"{topic.full_name}{INTAKE}", partitions=1, configs=configs)
 
 
 def spec(topic: Topic) -> TopicSpec:

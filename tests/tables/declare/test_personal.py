@@ -11,9 +11,24 @@ import pytest
 from infra.errors import BadDeclaration
 from infra.keys.ciphertext import PATTERN
 from quality.rules import matches, not_null
-from tables import DeviceClock, Topic, changes_of, field, from_webhook, header, key, outbox_of, person, personal
-from tables.declare.personal import Owner, owners_of, personal_columns, with_sealed_columns
+from tables import (
+    DeviceClock,
+    Topic,
+    changes_of,
+    domain_of,
+    field,
+    from_webhook,
+    header,
+    key,
+    outbox_of,
+    person,
+    personal,
+    start_of,
+    year_group,
+)
+from tables.declare.personal import Computed, Owner, owners_of, personal_columns, with_sealed_columns
 from tables.declare.registry import load
+from tables.declare.sources.captured_topic import is_relayed
 from tables.refresh.events.decoding_fingerprint import decoding
 from tests.tables.declared import bound_as, written
 
@@ -90,13 +105,67 @@ def test_what_cannot_be_personal_is_refused(schema: dict[str, str], changes: dic
         with_sealed_columns(a_topic(schema, **changes))
 
 
-def test_a_captured_topic_cannot_have_personal_columns_yet() -> None:
+def test_a_captured_table_and_an_outbox_have_personal_columns() -> None:
     mail = {"customer": "string", "mail": personal("customer")}
     captured = changes_of("public.customers", columns=mail, primary_key=["customer"])
     outbox = outbox_of("public.outbox", schema={**mail, "at": "timestamp"}, event_time="at")
     for topic in (captured, outbox):
-        with pytest.raises(BadDeclaration, match=r"cannot be personal yet: Debezium writes plain text"):
-            with_sealed_columns(bound_as(topic, "customers", "bank"))
+        sealed = with_sealed_columns(bound_as(topic, "customers", "bank"))
+        assert sealed.checks == (matches("mail", PATTERN),)
+        assert is_relayed(sealed)
+
+
+def a_captured_topic(columns: dict[str, str]) -> Topic:
+    captured = changes_of("public.customers", columns=columns, primary_key=["customer"])
+    return with_sealed_columns(bound_as(captured, "customers", "bank"))
+
+
+def test_what_a_row_of_a_table_cannot_have_is_refused() -> None:
+    for columns, message in (
+        ({"customer": "string", "mail": personal("customer", path="contact.mail")}, "expected no path"),
+        ({"customer": personal("customer")}, "never null, in a key"),
+        ({"customer": "string", "domain": domain_of("mail")}, "expected a personal column of the schema"),
+    ):
+        with pytest.raises(BadDeclaration, match=message):
+            a_captured_topic(columns)
+
+
+def test_columns_are_computed_of_personal_ones_alone() -> None:
+    with pytest.raises(BadDeclaration, match=r"domain=domain_of\('customer'\): expected a personal column"):
+        with_sealed_columns(a_topic({"domain": domain_of("customer")}))
+    topic = with_sealed_columns(a_topic({"mail": personal("customer"), "domain": domain_of("mail")}))
+    assert topic.types["domain"].text == "string?"
+    assert repr(pickle.loads(pickle.dumps(topic)).schema["domain"]) == "domain_of('mail')"
+    assert [rule.columns for rule in topic.checks] == [("mail",)]
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "expected"),
+    [
+        (domain_of("x"), "Ann.B@Example.ORG ", "example.org"),
+        (domain_of("x"), '"a@b"@c.de', "c.de"),
+        (domain_of("x"), "no address", None),
+        (domain_of("x"), "ann@", None),
+        (domain_of("x"), ["a@b.c"], None),
+        (start_of("x", 2), "75011", "75"),
+        (start_of("x", 2), "7", "7"),
+        (start_of("x", 2), 75011, None),
+        (year_group("x", [1950, 1970]), "1949-12-31", "-1949"),
+        (year_group("x", [1950, 1970]), "1950-01-01T00:00:00Z", "1950-1969"),
+        (year_group("x", [1950, 1970]), 1970, "1970-"),
+        (year_group("x", [1950, 1970]), "unknown", None),
+        (year_group("x", [1950, 1970]), True, None),
+        (year_group("x", [1950, 1970]), None, None),
+    ],
+)
+def test_a_value_is_computed_or_is_null(given: Computed, value: object, expected: str | None) -> None:
+    assert given.compute(value) == expected
+
+
+def test_what_cannot_be_computed_is_refused() -> None:
+    for declare in (lambda: start_of("x", 0), lambda: year_group("x", []), lambda: year_group("x", [1970, 1950])):
+        with pytest.raises(BadDeclaration, match=r"expected (one letter|years in order)"):
+            declare()
 
 
 def test_a_file_with_a_wrong_owner_is_a_fault_of_its_own(tmp_path: Path) -> None:
