@@ -183,15 +183,15 @@ class _Writing:
         return f"read_json({files}, records = true, columns = {_PROGRESS})"
 
     def _create_readings(self, table: Table, names: Sequence[str]) -> None:
-        """Creates the views of closed rows and of rows with their corrections."""
-        own = DUCKDB.name(table.domain, table.name)
-        if table.closes_at and (view := f"{table.full_name}_final") not in names:
+        """Creates the views of closed rows and of rows with their corrections, where the table has the columns."""
+        own, types = DUCKDB.name(table.domain, table.name), self._types(table.full_name)
+        if table.closes_at in types and (view := f"{table.full_name}_final") not in names:
             mark = (
                 f"(SELECT max(watermark) FROM {self._progress()} AS p WHERE p.domain = {DUCKDB.literal(table.domain)} "
             )
             mark += f"AND p.query = {DUCKDB.literal(table.name)})"
             self._create(view, f"FROM {own} WHERE {DUCKDB.name(table.closes_at)} < {mark}", _FINAL.format(own))
-        keys = {column: kind for column, kind in self._types(table.full_name).items() if column in table.primary_key}
+        keys = {column: types.get(column, "") for column in table.primary_key}
         is_plain = all(kind.partition("(")[0] in _PLAIN for kind in keys.values())
         if CORRECTIONS in names and is_plain and (view := f"{table.full_name}_with_corrections") not in names:
             self._create(view, self._with_corrections(table, keys), _CORRECTED.format(own))

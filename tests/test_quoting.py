@@ -15,7 +15,7 @@ QUOTING = "infra/sql/"
 NOT_SQL = {
     "batch/ledgers/corrected_rows.py": "a command of a shell",
     "cli/capture_scaffold.py": "Python",
-    "cli/commands/spark_shell_command.py": "Python",
+    "cli/commands/session_commands.py": "Python",
     "cli/run_view.py": "a command of a shell",
     "cli/scaffold.py": "Python",
     "dags/dag_docs.py": "Markdown",

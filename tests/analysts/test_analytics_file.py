@@ -168,6 +168,20 @@ def test_a_declared_table_keeps_its_name(settings: Settings, tmp_path: Path) -> 
         assert len(rows(analytics, "FROM freshness")) == 2
 
 
+def test_a_table_of_an_older_definition_keeps_its_view_alone(
+    settings: Settings, registry: Registry
+) -> None:
+    write_deltalake(
+        Lake(settings).uri("plant.hours"), pa.table({"total": [7]}), mode="overwrite", schema_mode="overwrite"
+    )
+    with opened(settings, registry) as analytics:
+        assert rows(analytics, "FROM plant.hours") == [(7,)]
+        views = {
+            name for (name,) in rows(analytics, "SELECT view_name FROM duckdb_views() WHERE schema_name = 'plant'")
+        }
+    assert views == {"hours", "readings"}
+
+
 def test_a_home_without_tables_has_a_file(settings: Settings, registry: Registry, tmp_path: Path) -> None:
     with opened(replace(settings, home=tmp_path / "new"), registry) as analytics:
         assert rows(analytics, "FROM dictionary") == []
