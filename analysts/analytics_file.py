@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
     from infra.settings import Settings
     from tables.declare.registry import Registry
 
+_log = logging.getLogger("twofold.analytics")
 NAME = "analytics"
 CORRECTIONS = "ledger.corrections"
 OWN = ("dictionary", "freshness")
 """Relations of the file that are no table's."""
-_NO_STREAM = "progress-of-no-stream"
-"""A folder with a file that says nothing: DuckDB refuses a pattern without a file, and views come before streams."""
+_NO_STREAM = "of/no/stream.json"
+"""A file below those of streams that says nothing: DuckDB refuses a pattern without a file, and views come first."""
 _PROGRESS = "{domain: 'VARCHAR', query: 'VARCHAR', watermark: 'TIMESTAMPTZ', freshness_s: 'DOUBLE', error: 'VARCHAR'}"
 _DICTIONARY = """"table" VARCHAR, "column" VARCHAR, "type" VARCHAR, description VARCHAR, made_of VARCHAR,
     table_description VARCHAR, owner VARCHAR"""
@@ -49,8 +51,7 @@ _VERSIONS = (
 
 def folders_of(settings: Settings) -> list[str]:
     """Lists the folders that the views read, and that of the rows which plans keep."""
-    own = (settings.plans, settings.progress, settings.home / _NO_STREAM)
-    return [settings.lake_uri, *map(str, own)]
+    return [settings.lake_uri, str(settings.plans), str(settings.progress)]
 
 
 def create_macros(connection: DuckDBPyConnection, lake_uri: str) -> None:
@@ -87,7 +88,7 @@ def write_analytics(settings: Settings, registry: Registry) -> Path:
         MissingTool: the package with DuckDB's Delta reader is not installed.
     """
     file, lake = settings.analytics, Lake(settings)
-    empty = settings.home / _NO_STREAM / "none" / "none.json"
+    empty = settings.progress / _NO_STREAM
     empty.parent.mkdir(parents=True, exist_ok=True)
     empty.write_text("{}")
     draft = file.with_name(f"{file.name}.{os.getpid()}.draft")
@@ -179,13 +180,13 @@ class _Writing:
 
     def _progress(self) -> str:
         """Returns the relation of what streams write about themselves."""
-        files = DUCKDB.literal(f"{self.lake.settings.progress}*/*/*.json")
+        files = DUCKDB.literal(f"{self.lake.settings.progress}/**/*.json")
         return f"read_json({files}, records = true, columns = {_PROGRESS})"
 
     def _create_readings(self, table: Table, names: Sequence[str]) -> None:
         """Creates the views of closed rows and of rows with their corrections, where the table has the columns."""
         own, types = DUCKDB.name(table.domain, table.name), self._types(table.full_name)
-        if table.closes_at in types and (view := f"{table.full_name}_final") not in names:
+        if table.closes_at and (view := f"{table.full_name}_final") not in names:
             mark = (
                 f"(SELECT max(watermark) FROM {self._progress()} AS p WHERE p.domain = {DUCKDB.literal(table.domain)} "
             )
@@ -197,8 +198,14 @@ class _Writing:
             self._create(view, self._with_corrections(table, keys), _CORRECTED.format(own))
 
     def _create(self, full_name: str, query: str, comment: str) -> None:
+        import duckdb
+
         view = DUCKDB.name(*full_name.split(".", 1))
-        self.connection.execute(f"CREATE VIEW {view} AS {query}")
+        try:
+            self.connection.execute(f"CREATE VIEW {view} AS {query}")
+        except duckdb.BinderException as error:  # the table is of an older definition
+            _log.warning("left out view=%s error=%s", full_name, error)
+            return
         self.connection.execute(f"COMMENT ON VIEW {view} IS {DUCKDB.literal(comment)}")
 
     def _with_corrections(self, table: Table, keys: Mapping[str, str]) -> str:

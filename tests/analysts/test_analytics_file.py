@@ -168,9 +168,7 @@ def test_a_declared_table_keeps_its_name(settings: Settings, tmp_path: Path) -> 
         assert len(rows(analytics, "FROM freshness")) == 2
 
 
-def test_a_table_of_an_older_definition_keeps_its_view_alone(
-    settings: Settings, registry: Registry
-) -> None:
+def test_a_table_of_an_older_definition_keeps_its_view_alone(settings: Settings, registry: Registry) -> None:
     write_deltalake(
         Lake(settings).uri("plant.hours"), pa.table({"total": [7]}), mode="overwrite", schema_mode="overwrite"
     )

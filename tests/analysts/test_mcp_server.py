@@ -70,6 +70,7 @@ def test_a_query_has_its_first_rows(call: Call) -> None:
     found = call("query", sql="FROM delays_by_hour ORDER BY flights")
     row = {"origin": "A007", "flights": 7, "hour": "2013-01-01T00:00:00+00:00"}
     assert (len(found["rows"]), found["rows"][7], found["more"]) == (200, row, True)
+    assert call("query", sql="SELECT version FROM freshness")["rows"] == [{"version": 0}]
     total = call("query", sql="SELECT sum(flights) AS n FROM flights.delays_by_hour")
     assert total == {"rows": [{"n": 44850}], "more": False}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from analysts.analytics_file import write_analytics
 from cli.sql_query import Analyst
 from infra.delta.lake import Lake
 from infra.settings import Settings
+from streaming.query.progress import Progress, read, write
 from tables.declare.registry import Registry
 from tests.cli.conftest import Cli, at
+from tests.tables.declared import a_table
 
 pytestmark = pytest.mark.usefixtures("lake")
 
@@ -149,10 +152,10 @@ def test_a_file_has_the_rows_and_says_what_they_were_made_of(cli: Cli, lake: Pat
     query = "SELECT hour, list_value(flights) AS n FROM Hours -- of delays\nWHERE flights > 0 ORDER BY flights"
     expected = [{"hour": at("2013-01-01T10:00"), "n": [flights]} for flights in (1, 2)]
     before = datetime.now(UTC)
-    for suffix, read in (("parquet", pq.read_table), ("arrow", read_arrow)):
+    for suffix, read_file in (("parquet", pq.read_table), ("arrow", read_arrow)):
         file = tmp_path / f"out.{suffix}"
         ran = cli("sql", query, "--to", str(file), "--json")
-        found = read(file)
+        found = read_file(file)
         facts = json.loads(found.schema.metadata[b"twofold"])
         assert found.to_pylist() == expected
         assert facts["query"] == query
@@ -193,11 +196,19 @@ def test_a_query_that_fails_leaves_no_file(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_sql_has_the_views_of_the_file_for_analysts(cli: Cli) -> None:
-    write_analytics(Settings.from_environment(), Registry({}, {}))
+    settings = Settings.from_environment()
+    table = replace(a_table(), domain="flights", closes_at="hour")
+    write_analytics(settings, Registry({}, {"flights.hours": table}))
     columns = cli("sql", 'SELECT "column" FROM dictionary WHERE "table" = \'rail.delays\'', "--json").document
     assert columns == [{"column": "train"}]
     assert cli("sql", "SELECT count(*) AS n FROM at_version('rail.delays', 0)", "--json").document == [{"n": 1}]
     assert cli("sql", "SELECT train FROM analytics.rail.delays", "--json").document == [{"train": 7}]
+    assert cli("sql", 'SELECT "table", version FROM freshness', "--json").document == [
+        {"table": "flights.hours", "version": 0}
+    ]
+    write(settings, Progress(domain="flights", query="hours", watermark=at("2013-01-01T11:00")))
+    assert cli("sql", "SELECT sum(flights) AS n FROM analytics.flights.hours_final", "--json").document == [{"n": 3}]
+    assert read(settings) == read(settings, "flights"), "the views' own file is no stream's"
 
 
 def read_arrow(file: Path) -> pa.Table:
