@@ -25,7 +25,7 @@ from cli.commands import (
     recapture_command,
     recover_command,
     run_commands,
-    spark_shell_command,
+    session_commands,
     topic_commands,
     traffic_command,
 )
@@ -50,7 +50,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         inspect_commands.show,
         inspect_commands.sql,
         outputs_commands.search,
-        spark_shell_command.spark,
+        session_commands.spark,
+        session_commands.mcp,
         as_of_command.as_of,
         explain_commands.why,
         explain_commands.late,

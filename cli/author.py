@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tables.declare.analysis import Analysis
     from tables.declare.registry import Registry
     from tables.declare.table import Table
+    from tables.declare.topic import Topic
 
 
 def check(
@@ -30,6 +31,7 @@ def check(
     quick: Annotated[
         bool, typer.Option("--quick", help="Only what can be known without Spark, in a second: no types.")
     ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="A column without a description is a mistake.")] = False,
     as_json: Json = False,
 ) -> None:
     """Find all mistakes of declarations, without a running platform and without a row of data.
@@ -37,12 +39,13 @@ def check(
     A file is loaded, the plan of its function is read, and Spark resolves names and types against empty inputs: on the
     platform's server where it runs, else in a JVM of its own. The newest schema of a subject must read what its older
     ones wrote. The DAGs are made and stored as Airflow does it. Exit code 2 when there is a mistake; of a live table
-    that only a new rule refuses, a line says what to add.
+    that only a new rule refuses, a line says what to add; another one names the columns without a description.
     """
     settings = Settings.from_environment()
     from infra.delta.lake import Lake
+    from tables.declare.declaration_files import mistakes_in
     from tables.declare.encodings import find_encoding
-    from tables.declare.registry import load, mistakes_in
+    from tables.declare.registry import load
     from tables.declare.topic_schemas import incompatible_changes
     from tables.refresh.acceptance import live_unproved, refused
 
@@ -54,12 +57,14 @@ def check(
     sound += [name for name in chosen if name in registry.domains and name not in sound]
     tables = registry.chosen(sound) if sound or not chosen else []
     tables = [table for table in tables if table.full_name not in left_out]
+    topics = [topic for full, topic in registry.topics.items() if not chosen or _is_named(full, chosen)]
     mistakes += [
         mistake
-        for full, topic in registry.topics.items()
-        if topic.has_schema_files and (not chosen or _is_named(full, chosen))
+        for topic in topics
+        if topic.has_schema_files
         for mistake in incompatible_changes(topic.schema_files, find_encoding(topic.encoding))
     ]
+    columns: Mapping[str, Sequence[str]] = {}
     whole: Mapping[str, Sequence[str]] = {}
     if not quick:
         of = {table.domain for table in tables} | {name.partition(".")[0] for name in chosen}
@@ -68,19 +73,46 @@ def check(
                 analysis = _analysed(settings, registry, tables)
                 known = {m.message for name in live for m in mistakes_in(registry.unproved[name])}
                 mistakes += [mistake for mistake in analysis.mistakes if mistake.message not in known]
-                whole = analysis.whole
+                whole, columns = analysis.whole, analysis.columns
             mistakes += [fault for domain, fault in unstorable().items() if not chosen or domain in of]
+    undescribed = [*_undescribed(registry, topics, tables, columns)]
+    mistakes += undescribed if strict else []
     if as_json:
         print_json([{"message": m.message, "hint": m.hint} for m in mistakes])
     else:
-        _print_advice(tables, live, whole)
+        _print_advice(tables, live, whole, () if strict else undescribed)
         _print(mistakes, len(tables))
     if mistakes:
         raise typer.Exit(BadDeclaration.exit_code)
 
 
-def _print_advice(tables: Sequence[Table], live: Mapping[str, str], whole: Mapping[str, Sequence[str]]) -> None:
-    """Prints the parameters that live tables lack and tables could leave out, and the tables recomputed as a whole."""
+def _undescribed(
+    registry: Registry, topics: Sequence[Topic], tables: Sequence[Table], columns: Mapping[str, Sequence[str]]
+) -> Iterator[BadDeclaration]:
+    """Yields the topics and tables with columns that nothing describes.
+
+    Args:
+        columns: of tables, as Spark has found them; of others those that are known without Spark are looked at.
+    """
+    known: dict[str, Iterable[str]] = {topic.full_name: topic.columns for topic in topics}
+    known |= {table.full_name: columns.get(table.full_name, table.result_columns) for table in tables}
+    for name, of in known.items():
+        missing = [column for column in of if column not in registry.descriptions[name]]
+        if missing:
+            yield BadDeclaration(
+                f"tables/{name.replace('.', '/')}.py: no docstring describes {', '.join(missing)}.",
+                hint=f"Add a line `{missing[0]}: what it holds, in which unit` to the docstring of "
+                f"{'the file' if name in registry.topics else 'its function'}.",
+            )
+
+
+def _print_advice(
+    tables: Sequence[Table],
+    live: Mapping[str, str],
+    whole: Mapping[str, Sequence[str]],
+    undescribed: Sequence[BadDeclaration],
+) -> None:
+    """Prints what live tables lack, what tables could leave out, which are recomputed as a whole, missing words."""
     for table in tables:
         if table.full_name in live:
             out.print(f"[yellow]![/] {escape(live[table.full_name])}", soft_wrap=True)
@@ -89,6 +121,8 @@ def _print_advice(tables: Sequence[Table], live: Mapping[str, str], whole: Mappi
             out.print(f"[dim]{table.full_name}: the function says {given}, too: leave it out.[/]", soft_wrap=True)
     for name, inputs in whole.items():
         out.print(f"[dim]{name}: a change of {' or '.join(inputs)} recomputes the whole table.[/]", soft_wrap=True)
+    for one in undescribed:
+        out.print(f"[dim]{escape(one.message)}[/]", soft_wrap=True)
 
 
 def try_(

@@ -85,6 +85,8 @@ def start_platform(
         if airflow:
             with step("Airflow"):
                 _wait_airflow(settings)
+        with step("Views for analysts"):
+            _write_views(settings, registry)
     return registry
 
 
@@ -260,6 +262,12 @@ def _airflow(settings: Settings) -> list[Program]:
 
     prepare(settings)
     return programs(settings)
+
+
+def _write_views(settings: Settings, registry: Registry) -> None:
+    from analysts.analytics_file import write_analytics
+
+    write_analytics(settings, registry)
 
 
 def _wait_airflow(settings: Settings) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.duckdb_session import load_extension
+from analysts.analytics_file import attach, create_macros, folders_of
+from analysts.table_views import confine, connect, create_bare_views, create_view
 from infra.errors import BadArgument, TwofoldError
-from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     import duckdb
@@ -31,26 +30,26 @@ class Analyst:
     rows that plans keep, and no others.
     """
 
-    def __init__(self, lake: Lake, *, only: Sequence[str] | None = None, files: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, lake: Lake, *, only: Sequence[str] | None = None, files: Sequence[Path] = (), pinned: bool = False
+    ) -> None:
         """Registers the tables.
 
         Args:
             only: full names of those that are needed; all by default.
             files: others that may be read.
+            pinned: each table keeps the version that it has now.
 
         Raises:
             MissingTool: the package with DuckDB's Delta reader is not installed.
         """
-        import duckdb
-
-        self.connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-        self.connection.execute("SET TimeZone = 'UTC'")
-        load_extension(self.connection, "delta")
-        folders = lake.settings.lake_uri, str(lake.settings.plans)
-        for name, paths in (("allowed_directories", folders), ("allowed_paths", map(str, files))):
-            self.connection.execute(f"SET {name} = [{DUCKDB.literals(paths)}]")
-        self.connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+        settings = lake.settings
+        self.connection = connect()
+        create_macros(self.connection, settings.lake_uri)
+        attach(self.connection, settings)
+        confine(self.connection, folders_of(settings), files)
         self.names: list[str] = []
+        self.pinned: dict[str, int] | None = {} if pinned else None
         self._lake = lake
         self._raised: TwofoldError | None = None
         self.statements = 0
@@ -58,33 +57,13 @@ class Analyst:
 
     def add(self, names: Sequence[str]) -> None:
         """Registers tables that are not registered yet; leaves out one whose first commit is not finished."""
-        import duckdb
-
-        added = []
-        for full_name in dict.fromkeys(names):
-            if full_name in self.names:
-                continue
-            domain, name = map(DUCKDB.name, full_name.split(".", 1))
-            self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {domain}")
-            with contextlib.suppress(duckdb.Error):
-                uri = DUCKDB.literal(self._lake.uri(full_name))
-                self.connection.execute(f"CREATE VIEW {domain}.{name} AS FROM delta_scan({uri})")
-                added.append(full_name)
-                if self._holds_events(full_name):
-                    events = f"FROM delta_scan({uri}) WHERE _offset IS NOT NULL"
-                    self.connection.execute(f"CREATE OR REPLACE VIEW {domain}.{name} AS {events}")
+        missing = [name for name in dict.fromkeys(names) if name not in self.names]
+        if self.pinned is not None:
+            self.pinned |= {name: self._lake.version(name) for name in missing}
+        versions = self.pinned or {}
+        added = [name for name in missing if create_view(self.connection, self._lake, name, versions.get(name))]
         self.names = sorted([*self.names, *added])
-        uses = Counter(full_name.split(".", 1)[1] for full_name in self.names)
-        for full_name in added:
-            domain, name = map(DUCKDB.name, full_name.split(".", 1))
-            self.connection.execute(f"DROP VIEW IF EXISTS main.{name}")
-            if uses[full_name.split(".", 1)[1]] == 1:
-                self.connection.execute(f"CREATE VIEW main.{name} AS FROM {domain}.{name}")
-
-    def _holds_events(self, full_name: str) -> bool:
-        """Whether it is a topic's events table, which may also hold heartbeats."""
-        query_text = "FROM duckdb_columns() WHERE schema_name = ? AND table_name = ? AND column_name = '_late_by_ms'"
-        return self.connection.execute(query_text, full_name.split(".", 1)).fetchone() is not None
+        create_bare_views(self.connection, self.names, added)
 
     def define(self, name: str, function: Callable[[Any], Any], parameter: str, result: str) -> None:
         """Lets queries call a function of one value; `run` raises its errors."""
@@ -141,6 +120,15 @@ class Analyst:
                     f"{kind.replace('_', ' ')}: the tables are only read here.",
                     hint="What analysts may run is SELECT, WITH, DESCRIBE, SUMMARIZE, EXPLAIN and SET VARIABLE.",
                 )
+
+    def read_by(self, sql: str) -> dict[str, int]:
+        """Returns the pinned tables that a query names, by full or bare name, with their versions."""
+        import duckdb
+
+        starts = [at for at, _ in duckdb.tokenize(sql)]
+        spans = (sql[at:end].split() for at, end in zip(starts, [*starts[1:], None], strict=True))
+        words = {span[0].strip('"').lower() for span in spans if span}
+        return {name: at for name, at in (self.pinned or {}).items() if name.split(".", 1)[1].lower() in words}
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Returns all rows of a query."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from infra.chosen_domains import driver_name
 from tables.declare.registry import Registry
@@ -306,13 +306,13 @@ def dag_page(kind: str, domain: str, tables: Sequence[Table], topics: Sequence[T
     )
 
 
-def table_task(table: Table) -> str:
+def table_task(table: Table, descriptions: Mapping[str, str]) -> str:
     """Writes the page of one table's task in reconcile."""
     late = LATE[table.late]
     facts = [f"Key: {_names(table.primary_key)}. Late records {late}."]
     facts += [f"Owner: {table.owner}."] if table.owner else []
     facts += [f"Fresh within {table.freshness}."] if table.freshness else []
-    columns = "\n".join(f"- `{column}`: {text}" for column, text in table.columns.items())
+    columns = "\n".join(f"- `{column}`: {text}" for column, text in descriptions.items())
     return "\n\n".join(
         [f"**{table.full_name}**: {table.description}", " ".join(facts), *([columns] if columns else [])]
     )

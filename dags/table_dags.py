@@ -112,7 +112,7 @@ def _reconcile(domain: Domain) -> DAG:
                 changes=changes_of(domain.name),
                 inlets=[described_asset(one) for one in (*domain.registry.upstream(table), table)],
                 owner=table.owner or table.domain,
-                doc_md=dag_docs.table_task(table),
+                doc_md=dag_docs.table_task(table, domain.registry.descriptions.get(table.full_name, {})),
                 **ONE_TABLE,
             )
             for table in domain.tables

@@ -14,7 +14,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from docs.ledgers import LEDGERS, METADATA_COLUMNS
+from docs.ledgers import LEDGERS
 from infra.settings import PREFIX, ROOT, SECRETS, Settings
 from tables.algebra.refusal import Refusal
 
@@ -230,6 +230,7 @@ def ledgers() -> str:
     from batch.ledgers import run_ledgers as of_runs
     from batch.people import certificate
     from outputs import refused_rows
+    from tables.declare.metadata_columns import OF_EVENTS, OF_QUARANTINE
     from tables.declare.topic import Topic
     from tables.refresh.events import lost_offsets, transaction_offsets
     from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
@@ -251,8 +252,8 @@ def ledgers() -> str:
     for name, ledger in LEDGERS.items():
         head = f"## {name}\n\nOne row per {ledger.row_per}. Written {ledger.written}."
         parts.append(f"{head}\n\n{_columns(schemas[name], ledger.columns)}\n")
-    parts.append(f"## Columns of events\n\nAfter the declared fields.\n\n{_columns(added, METADATA_COLUMNS)}\n")
-    parts.append(f"## Columns of quarantine\n\n{_columns(QUARANTINE_SCHEMA, METADATA_COLUMNS)}\n")
+    parts.append(f"## Columns of events\n\nAfter the declared fields.\n\n{_columns(added, OF_EVENTS)}\n")
+    parts.append(f"## Columns of quarantine\n\n{_columns(QUARANTINE_SCHEMA, OF_QUARANTINE)}\n")
     return "\n".join(parts)
 
 

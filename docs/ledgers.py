@@ -162,16 +162,3 @@ LEDGERS: Mapping[str, Ledger] = {
         },
     ),
 }
-
-METADATA_COLUMNS: Mapping[str, str] = {
-    "_partition": "partition of the topic. A row without it is no record but a heartbeat of an idle topic",
-    "_offset": "offset in the partition; with `_partition` the identity of the row",
-    "_appended_at": "when the broker appended the record; producers cannot set it",
-    "_late_by_ms": "the topic's greatest event time committed before this micro-batch, minus the row's own, in "
-    "milliseconds; negative when the row is ahead, null when nothing was committed before",
-    "_replayed": "written by a replay; streams skip the row, the batch applies it",
-    "key": "the record's key, raw bytes",
-    "value": "the record's value, raw bytes",
-    "headers": "the record's headers, where the topic reads them",
-    "reasons": "all reasons why the record was refused",
-}

@@ -12,8 +12,9 @@ from docs.parameter_examples import PARAMETER_EXAMPLES, SEEN
 from infra.errors import BadDeclaration
 from tables.algebra import code_mistakes, plan_mistakes
 from tables.algebra.refusal import RULES, Refusal, Subject
+from tables.declare.declaration_files import mistakes_in
 from tables.declare.refusals import refused_keys, refused_names, refused_times, refused_types
-from tables.declare.registry import load, mistakes_in
+from tables.declare.registry import load
 
 _TOPIC = '''\
 """{description}"""

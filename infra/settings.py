@@ -176,6 +176,11 @@ class Settings:
         return self.home / "run" / f"{table}.stream.lock"
 
     @property
+    def analytics(self) -> Path:
+        """The file of DuckDB with views over all tables, for analysts."""
+        return self.home / "analytics.duckdb"
+
+    @property
     def plans(self) -> Path:
         """The folder of plans: one subfolder for each rewrite of history that waits for approval or was approved."""
         return self.home / "plans"

@@ -141,7 +141,8 @@ def _ensure(platform: Platform, table: Table) -> None:
         # Its stream will refuse the changed definition until a backfill; a mistake in it is of more use to the author.
         require_proved(platform.lake, table, platform.registry)
         require_no_mistake(platform.spark, platform.registry, table)
-    platform.lake.describe(table.full_name, table.columns)
+    described = platform.registry.descriptions.get(table.full_name, table.columns)
+    platform.lake.describe(table.full_name, table.description, described)
 
 
 def table_query(platform: Platform, table: Table) -> Maintain | ChangeDrivenStream:

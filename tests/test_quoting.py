@@ -15,7 +15,7 @@ QUOTING = "infra/sql/"
 NOT_SQL = {
     "batch/ledgers/corrected_rows.py": "a command of a shell",
     "cli/capture_scaffold.py": "Python",
-    "cli/commands/spark_shell_command.py": "Python",
+    "cli/commands/session_commands.py": "Python",
     "cli/run_view.py": "a command of a shell",
     "cli/scaffold.py": "Python",
     "dags/dag_docs.py": "Markdown",
@@ -59,7 +59,7 @@ READS_OTHER_TEXT = {
     "tables/declare/declaration_files.py": "errors of Python",
     "tables/declare/functions/event_patterns.py": "a schema's list of columns",
     "tables/declare/parameter_checks.py": "names of a declaration",
-    "tables/declare/table.py": "lines of a docstring",
+    "tables/declare/metadata_columns.py": "lines of a docstring",
 }
 """File -> what its regular expressions read."""
 SIGNS = "'\"`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +30,7 @@ MOST_ROWS = 100
 WIDE = 110
 SAMPLES = 2
 COMMITS = 5
+WRITTEN_AT_ONCE = 65_536
 
 
 def tables(
@@ -99,14 +100,24 @@ def sql(
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a header.")] = False,
     file: Annotated[list[Path] | None, typer.Option(help="A file that may be read, too: FROM 'FILE'.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the result to FILE.parquet, .csv or .arrow, with what it was made of."
+        ),
+    ] = None,
 ) -> None:
     """Query the Delta tables with DuckDB: FROM flights.delays_by_hour, or the bare name if it is unique.
 
     It is read-only and reads no other file. Times are UTC. Without QUERY it opens a prompt, or reads the query from a
-    pipe.
+    pipe. A file says the query, the time, and each table with its version and the fingerprint of its code.
     """
     if as_json and as_csv:
         raise BadArgument("--json and --csv exclude each other.")
+    if to is not None:
+        from analysts.result_file import require_format
+
+        require_format(to)
     from cli.sql_functions import define_functions
     from cli.sql_query import Analyst
     from infra.delta.lake import Lake
@@ -116,8 +127,12 @@ def sql(
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
     lake = Lake(settings)
-    analyst = Analyst(lake, files=file or ())
+    analyst = Analyst(lake, files=file or (), pinned=to is not None)
     define_functions(analyst, lake, load)
+    if to is not None:
+        with analyst.interruptible():
+            _write_file(analyst, lake, query or "", to, as_json)
+        return
     if query is None:
         from cli.sql_shell import talk
 
@@ -130,7 +145,21 @@ def sql(
             _print_result(analyst, query)
 
 
+def _write_file(analyst: Analyst, lake: Lake, query: str, to: Path, as_json: bool) -> None:
+    from analysts.result_file import provenance, write_result
+
+    rows = analyst.run(query).to_arrow_reader(WRITTEN_AT_ONCE)
+    facts = provenance(lake, query, analyst.read_by(query))
+    count = write_result(rows, to, facts)
+    if as_json:
+        print_json({"file": str(to), "rows": count, **facts})
+    else:
+        out.print(f"Written to {escape(str(to))}: {count:,} row{'' if count == 1 else 's'}.", soft_wrap=True)
+
+
 def _write_result(analyst: Analyst, query: str, as_csv: bool) -> None:
+    from analysts.result_file import csv_value
+
     result = analyst.run(query)
     columns = [column[0] for column in result.description or ()]
     if as_csv:
@@ -138,15 +167,9 @@ def _write_result(analyst: Analyst, query: str, as_csv: bool) -> None:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(map(clean, columns))
         while batch := result.fetchmany(10_000):
-            writer.writerows([_csv_value(value, clean) for value in row] for row in batch)
+            writer.writerows([csv_value(value, clean) for value in row] for row in batch)
     else:
         print_json([dict(zip(columns, row, strict=True)) for row in result.fetchall()])
-
-
-def _csv_value(value: object, clean: Callable[[str], str]) -> object:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return value if value is None or isinstance(value, bool | int | float) else clean(str(value))
 
 
 def _print_result(analyst: Analyst, query: str) -> None:
@@ -243,7 +266,7 @@ def _page(declared: Topic | Table, registry: Registry, lake: Lake, settings: Set
         name=name,
         description=declared.description,
         declaration=_topic_facts(declared) if isinstance(declared, Topic) else _table_facts(declared, registry, lake),
-        columns=_columns(declared, lake if there else None),
+        columns=_columns(declared, registry, lake if there else None),
         rules=[str(rule) for rule in declared.checks],
         rows=lake.rows(name) if there else None,
         freshness_s=running[0].freshness_s if running else None,
@@ -309,18 +332,17 @@ def _whole_scopes(table: Table, registry: Registry, lake: Lake) -> list[str]:
     return whole_scopes(registry, table, columns_of)
 
 
-def _columns(declared: Topic | Table, lake: Lake | None) -> list[dict[str, str]]:
+def _columns(declared: Topic | Table, registry: Registry, lake: Lake | None) -> list[dict[str, str]]:
     from tables.declare.topic import Topic
 
-    described: Mapping[str, str] = {} if isinstance(declared, Topic) else declared.columns
+    described = registry.descriptions.get(declared.full_name, {})
     types: Mapping[str, str] = declared.schema if isinstance(declared, Topic) else dict.fromkeys(described, "")
     if lake is not None:
         fields = lake.open(declared.full_name).schema().fields
         types = {field.name: getattr(field.type, "type", str(field.type)) for field in fields}
     texts = {name: {"description": text} for name, text in described.items()}
-    made_of: Mapping[str, Mapping[str, str]] = (
-        {} if isinstance(declared, Topic) else {n: {"made of": ", ".join(of)} for n, of in declared.lineage.items()}
-    )
+    lineage = {} if isinstance(declared, Topic) else declared.lineage
+    made_of = {name: {"made of": ", ".join(of)} for name, of in lineage.items()}
     return [{"name": n, "type": text, **texts.get(n, {}), **made_of.get(n, {})} for n, text in types.items()]
 
 

@@ -84,9 +84,14 @@ _NOTHING = "The declarations are those of the live tables: nothing would change.
 
 
 def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False) -> None:
-    """Publish a plan of code changes, then restart the streams of its domains, so that they run the new code."""
+    """Publish a plan of code changes, then restart the streams of its domains, so that they run the new code.
+
+    The views for analysts are made again, too.
+    """
+    from analysts.analytics_file import write_analytics
     from batch.plan.plan import Plans
     from cli.platform_start import restart_streams
+    from tables.declare.registry import running
 
     settings = Settings.from_environment()
     kept = Plans(settings).find(plan)
@@ -94,6 +99,7 @@ def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False)
     # A plan of code names its domains, even if no row changes.
     domains = kept.command[1:] if kept.command[0] == "plan" else changed_domains(kept)
     restart_streams(settings, domains, quietly=as_json)
+    write_analytics(settings, running(settings))
     _print(kept, outcomes, as_json)
 
 

@@ -125,7 +125,7 @@ class Lake:
                 hint="`./twofold up` makes the tables of every domain that it runs.",
             ) from None
 
-    def ensure(self, name: str, schema: pa.Schema, *, statistics: list[str]) -> None:
+    def ensure(self, name: str, schema: pa.Schema, *, statistics: list[str], description: str | None = None) -> None:
         """Creates the table if it does not exist.
 
         Args:
@@ -142,7 +142,12 @@ class Lake:
             # and another one that is never null, since that is the feature invariants.
             schema = pa.schema([field.with_nullable(True) for field in schema])
         DeltaTable.create(
-            self.uri(name), schema=schema, mode="ignore", name=name.replace(".", "_"), configuration=properties
+            self.uri(name),
+            schema=schema,
+            mode="ignore",
+            name=name.replace(".", "_"),
+            description=description,
+            configuration=properties,
         )
         self.write_checksum(name, 0)
 
@@ -168,14 +173,15 @@ class Lake:
             return
         self.write_checksum(name, table.version())
 
-    def describe(self, name: str, columns: Mapping[str, str]) -> None:
-        """Sets the comments of columns in the table's schema; for the one process that writes the table.
+    def describe(self, name: str, description: str, columns: Mapping[str, str]) -> None:
+        """Sets the comments of the table and of columns; for the one process that writes the table.
 
-        A change of the schema makes concurrent writes fail.
+        A change of them makes concurrent writes fail.
         """
-        if not columns:
-            return
         table = self.open(name)
+        if description and table.metadata().description != description:
+            table.alter.set_table_description(description)
+            self.write_checksum(name, table.version())
         for field_ in table.schema().fields:
             text = columns.get(field_.name)
             if text is not None and field_.metadata.get(_COMMENT) != text:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tables.algebra.keys import is_cut, is_equality, is_time_window, lifted, operands
 from tables.algebra.relations import (
+    Aggregate,
     Call,
     Column,
     Distinct,
@@ -24,7 +26,9 @@ from tables.algebra.relations import (
     Source,
     Union,
     Unknown,
+    Windowed,
     mapped,
+    member_of,
     parts,
     relations,
 )
@@ -32,6 +36,10 @@ from tables.algebra.spark_functions import ROW
 from tables.algebra.value_kinds import are_of_one_kind
 
 ALL_ROWS = "a group of all rows"
+_CHOOSING = frozenset(
+    {"any_value", "first", "first_value", "last", "last_value", "max", "max_by", "min", "min_by", "mode"}
+)
+"""Functions over several rows whose result is their first argument as one of the rows has it."""
 Scope = Mapping[int, Expr]
 """Mention of an input -> the value of its rows by which they matter; a mention that is not there matters whole."""
 
@@ -142,9 +150,65 @@ def lineage(root: Relation) -> dict[str, list[tuple[str, str]]]:
     }
 
 
+def copied(root: Relation) -> dict[str, tuple[str, str]]:
+    """Maps columns to the input and its column whose values they have, if it is one.
+
+    A value that is chosen among those of several rows counts if the column also has its name: the `street` of the
+    newest row is a street, while the least time of departure may be called otherwise, for it is the first.
+    """
+    unions = _unions(root)
+    found = {column.name: set(_origins(column.value, (), unions)) for column in root.columns if column.name}
+    return {
+        name: (origin.source, origin.name)
+        for name, origins in found.items()
+        if len(origins) == 1 and (origin := origins.pop()) and (not origin.is_chosen or origin.name == name)
+    }
+
+
+@dataclass(frozen=True)
+class _Origin:
+    source: str
+    name: str
+    is_chosen: bool = False
+
+
+def _origins(value: Expr, path: tuple[str, ...], unions: Mapping[int, Union]) -> Iterator[_Origin | None]:
+    """Yields the input columns whose values a value, or a field in it, has; None: it has others."""
+    match value:
+        case Column() if not path:
+            yield _Origin(value.source, value.name)
+        case Optional():
+            yield from _origins(value.value, path, unions)
+        case Merged():
+            yield from _of_all((values[value.place] for values in unions[value.node].values), path, unions)
+        case Call("when", (*branches,)):
+            otherwise = branches[-1:] if len(branches) % 2 else []
+            yield from _of_all([*branches[1::2], *otherwise], path, unions)
+        case Call("field", (inner, Literal() as name)):
+            yield from _origins(inner, (name.text, *path), unions)
+        case Call("named_struct") if path and (member := member_of(value, path[0])):
+            yield from _origins(member, path[1:], unions)
+        case Aggregate() | Windowed() if value.function in _CHOOSING:
+            for one in _origins(value.arguments[0], path, unions):
+                yield one and replace(one, is_chosen=True)
+        case _:
+            yield None
+
+
+def _of_all(values: Iterable[Expr], path: tuple[str, ...], unions: Mapping[int, Union]) -> Iterator[_Origin | None]:
+    """Yields the origins of all values but nulls."""
+    for value in values:
+        if not (isinstance(value, Literal) and value.sql == "NULL"):
+            yield from _origins(value, path, unions)
+
+
+def _unions(root: Relation) -> dict[int, Union]:
+    return {one.node: one for one in relations(root) if isinstance(one, Union)}
+
+
 def through_unions(root: Relation) -> Callable[[Expr], Iterator[Expr]]:
     """Returns what yields the parts of a value of a relation; a union's column has the parts of each input's value."""
-    unions = {one.node: one for one in relations(root) if isinstance(one, Union)}
+    unions = _unions(root)
 
     def parts_of(value: Expr) -> Iterator[Expr]:
         for part in parts(value):

@@ -415,7 +415,7 @@ def field_of(value: Expr, name: str) -> Expr:
 def field_at(value: Expr, path: Sequence[str]) -> Expr:
     """Returns what the names of fields lead to in a struct."""
     for name in path:
-        value = _member(value, name) or field_of(value, name)
+        value = member_of(value, name) or field_of(value, name)
     return value
 
 
@@ -435,7 +435,7 @@ def _hidden(rest: Rest, name: str) -> Expr:
     return value
 
 
-def _member(value: Expr, name: str) -> Expr | None:
+def member_of(value: Expr, name: str) -> Expr | None:
     """Returns the value of that name in a struct that the function builds itself, or None."""
     if not (isinstance(value, Call) and value.function == "named_struct"):
         return None

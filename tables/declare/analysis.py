@@ -42,10 +42,12 @@ class Analysis:
     Attributes:
         mistakes: of the tables and of those that they read, in the order of their inputs.
         whole: table -> its inputs of which each change recomputes the whole table.
+        columns: table whose function runs -> its columns.
     """
 
     mistakes: Sequence[BadDeclaration]
     whole: Mapping[str, Sequence[str]]
+    columns: Mapping[str, Sequence[str]]
 
 
 def analyse(spark: SparkSession, registry: Registry, tables: Sequence[Table]) -> Analysis:
@@ -69,7 +71,11 @@ def analyse(spark: SparkSession, registry: Registry, tables: Sequence[Table]) ->
                 columns[table.full_name] = schema
                 if inputs := whole_scopes(registry, table, lambda source: columns[source.full_name].names):
                     whole[table.full_name] = inputs
-    return Analysis(mistakes=faults, whole={t.full_name: whole[t.full_name] for t in tables if t.full_name in whole})
+    return Analysis(
+        mistakes=faults,
+        whole={t.full_name: whole[t.full_name] for t in tables if t.full_name in whole},
+        columns={name: schema.names for name, schema in columns.items()},
+    )
 
 
 def whole_scopes(registry: Registry, table: Table, columns_of: Callable[[Table], Collection[str]]) -> list[str]:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from infra.errors import BadDeclaration, TwofoldError, Unproved
 from infra.settings import ROOT
+from infra.webhooks.delivery_headers import WEBHOOK_ID
 from tables.algebra.code_mistakes import purity_mistakes
-from tables.algebra.mistake_list import found_by, require_none
+from tables.algebra.mistake_list import found_by, require_none, split
+from tables.declare import metadata_columns
 from tables.declare.code_fingerprint import Code, read_code, read_origin
-from tables.declare.parameter_checks import BOUND, NAME, require_known
+from tables.declare.metadata_columns import described_columns
+from tables.declare.parameter_checks import BOUND, NAME, require_columns, require_known
 from tables.declare.personal import with_sealed_columns
 from tables.declare.refusals.refused_names import HEAVY_IMPORT
 from tables.declare.table import Draft
@@ -63,6 +68,14 @@ class in_file:
 
 
 @dataclass(frozen=True)
+class TopicFile:
+    """A file that declares a topic, with what its columns hold."""
+
+    topic: Topic
+    descriptions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class DeclarationFile:
     """A file that declares a table, before its inputs are known.
 
@@ -96,7 +109,7 @@ def require_domain_name(folder: Path) -> None:
             )
 
 
-def read_declaration(path: Path) -> Topic | DeclarationFile:
+def read_declaration(path: Path) -> TopicFile | DeclarationFile:
     with in_file(path):
         if not NAME.match(path.stem) or path.stem.endswith(QUARANTINE):
             raise BadDeclaration(
@@ -114,7 +127,8 @@ def read_declaration(path: Path) -> Topic | DeclarationFile:
                 f"expected exactly one declaration, a Topic named TOPIC or a function under @table; found {names}.",
                 hint="One file declares one topic or one table.",
             )
-        description = (module.__doc__ or "").strip().split("\n")[0]
+        docstring = inspect.cleandoc(module.__doc__ or "")
+        description = docstring.split("\n")[0]
         mistakes = found_by(
             lambda: _require_description(description),
             lambda: _check_heavy_imports(tree),
@@ -128,8 +142,25 @@ def read_declaration(path: Path) -> Topic | DeclarationFile:
         binding: dict[str, Any] = {"domain": path.parent.name, "name": path.stem, "description": description}
         if isinstance(expected[0], Draft):
             return DeclarationFile(path, expected[0], code, binding, [*mistakes, *expected[0].mistakes])
+        topic, described = expected[0], described_columns(docstring)
+        mistakes += found_by(partial(require_columns, "a line of its docstring", [*described], topic.columns))
         require_none(mistakes)
-        return with_sealed_columns(replace(expected[0], **binding))
+        topic = with_sealed_columns(replace(topic, **binding))
+        return TopicFile(topic, {**_descriptions_of_platform(topic), **described})
+
+
+def _descriptions_of_platform(topic: Topic) -> dict[str, str]:
+    """Describes the columns of events that the platform adds, and those that every topic of this kind has."""
+    texts = {
+        **metadata_columns.OF_EVENTS,
+        **(metadata_columns.OF_COMPACTED if topic.compacted else {}),
+        **(metadata_columns.OF_CHANGES if topic.has_marks else {}),
+        **(metadata_columns.OF_OUTBOX if topic.captures and not topic.has_marks else {}),
+        **(metadata_columns.OF_WEBHOOKS if topic.message_key == WEBHOOK_ID else {}),
+    }
+    if topic.append_time:
+        texts[topic.append_time] = texts[metadata_columns.APPENDED_AT]
+    return {column: text for column, text in texts.items() if column.startswith("_") or column in topic.columns}
 
 
 def _require_description(description: str) -> None:
@@ -167,6 +198,13 @@ def _check_heavy_imports(tree: ast.Module) -> None:
         heavy = [m for m in modules if m.split(".")[0] in ("pyspark", "airflow", "delta", "pandas")]
         if heavy:
             raise HEAVY_IMPORT.error(line=node.lineno, module=heavy[0])
+
+
+def mistakes_in(fault: BadDeclaration) -> list[BadDeclaration]:
+    """Splits the fault of a file into the mistakes that were found together."""
+    place, file = fault.message.partition(": ")[0], fault.facts.get("file")
+    first, *others = split(fault)
+    return [first, *(BadDeclaration(f"{place}: {m.message}", hint=m.hint, file=file) for m in others)]
 
 
 def full_name_of(domain: str, name: str, known: Collection[str]) -> str:

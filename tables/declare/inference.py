@@ -20,6 +20,7 @@ from infra.errors import BadDeclaration, Unproved
 from tables.algebra import spark_functions
 from tables.algebra.dependencies import (
     by_source,
+    copied,
     lineage,
     read_twice,
     scope_of,
@@ -80,6 +81,7 @@ class Inference:
         columns: those of the result, in order; None: not all are known.
         kinds: column of the result -> its type, with a `?` if it can be null, where that is known.
         lineage: column of the result -> the columns of inputs that its value is made of, `input.column`.
+        copied: column of the result -> the input, and its column whose values the column has.
         several: how a row can depend on several rows of an input; empty: it does not.
         groups: the columns that the function groups by, all of which it returns.
         other_time: the column by which the function makes windows, where that is not the event time.
@@ -93,6 +95,7 @@ class Inference:
     columns: Sequence[str] | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    copied: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     several: str = ""
     groups: Sequence[str] = ()
     other_time: str = ""
@@ -261,6 +264,7 @@ class _Inferring:
             columns=None if root.is_open else root.names,
             kinds={c.name: kind for c in root.columns if c.name and (kind := kind_of(c.value))},
             lineage={name: [f"{one}.{column}" for one, column in of] for name, of in lineage(root).items() if of},
+            copied=copied(root),
             several=several(root),
             groups=groups,
             other_time=times.other_time,

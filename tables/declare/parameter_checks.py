@@ -14,7 +14,8 @@ from quality.rules import Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
-BOUND = frozenset({"domain", "name", "description", "several", "inferred", "redundant", "kinds", "lineage"})
+_INFERRED = {"several", "inferred", "redundant", "kinds", "lineage", "result_columns"}
+BOUND = frozenset({"domain", "name", "description", *_INFERRED})
 """Fields that no declaration gives: its folder, its name, the first line of the file's docstring, what is inferred."""
 
 

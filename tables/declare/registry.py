@@ -14,19 +14,21 @@ from infra.capture.captured_table import unfit_names
 from infra.chosen_domains import chosen_domains
 from infra.errors import BadArgument, BadDeclaration, Unproved, nearest
 from infra.settings import Settings
-from tables.algebra.mistake_list import require_none, split, together_with
+from tables.algebra.mistake_list import require_none, together_with
 from tables.declare.declaration_files import (
     FOLDER,
     OWN,
     QUARANTINE,
     RESERVED_DOMAINS,
     DeclarationFile,
+    TopicFile,
     full_name_of,
     in_file,
     read_declaration,
     require_domain_name,
 )
 from tables.declare.inference import RECORD, Inference, complete, kept, plan_mistakes, redundant
+from tables.declare.metadata_columns import copied_descriptions
 from tables.declare.outputs.output import Output, output_mistakes
 from tables.declare.refusals.refused_keys import NO_COLUMN, OPEN_KEY, TAKEN
 from tables.declare.refusals.refused_names import UNKNOWN_INPUT
@@ -46,6 +48,8 @@ class Registry:
         faults: declaration, or domain, that cannot be loaded -> why; what reads it is among them.
         elsewhere: full names of what other domains declare, where this is of some alone.
         unproved: table whose function runs, but is not known to give one result -> why. Nothing new is made of it.
+        descriptions: topic or table -> column -> what it holds, as the docstring says it; else as the input describes
+            the column whose values it has.
     """
 
     topics: Mapping[str, Topic]
@@ -53,6 +57,7 @@ class Registry:
     faults: Mapping[str, BadDeclaration] = field(default_factory=dict)
     elsewhere: Collection[str] = ()
     unproved: Mapping[str, Unproved] = field(default_factory=dict)
+    descriptions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -85,6 +90,7 @@ class Registry:
             {name: fault for name, fault in self.faults.items() if within(name)},
             [name for name in (*self.topics, *self.tables, *self.faults) if not within(name)],
             {name: fault for name, fault in self.unproved.items() if within(name)},
+            self.descriptions,
         )
 
     def domain_topics(self, domain: str) -> list[Topic]:
@@ -142,7 +148,7 @@ class Registry:
                 elif source.full_name not in tables:
                     tables[source.full_name] = source
                     waiting.append(source)
-        return Registry(topics, tables)
+        return Registry(topics, tables, descriptions=self.descriptions)
 
     def below(self, names: Collection[str]) -> list[Table]:
         """Lists the tables downstream of these, directly or through others, each after its inputs."""
@@ -279,6 +285,7 @@ def _read(folder: Path) -> Registry:
     topics: dict[str, Topic] = {}
     drafts: dict[str, DeclarationFile] = {}
     faults: dict[str, BadDeclaration] = {}
+    descriptions: dict[str, Mapping[str, str]] = {}
     for domain in sorted(
         p for p in folder.iterdir() if p.is_dir() and p.name not in OWN and not p.name.startswith(("_", "."))
     ):
@@ -293,12 +300,13 @@ def _read(folder: Path) -> Registry:
             except BadDeclaration as fault:
                 faults[f"{domain.name}.{path.stem}"] = fault
                 continue
-            if isinstance(declaration, Topic):
-                topics[declaration.full_name] = declaration
+            if isinstance(declaration, TopicFile):
+                topics[declaration.topic.full_name] = declaration.topic
+                descriptions[declaration.topic.full_name] = declaration.descriptions
             else:
                 drafts[declaration.full_name] = declaration
     _leave_out_captures(topics, faults, folder)
-    return _completed(topics, drafts, faults)
+    return _completed(topics, drafts, faults, descriptions)
 
 
 def _leave_out_captures(topics: dict[str, Topic], faults: dict[str, BadDeclaration], folder: Path) -> None:
@@ -312,7 +320,10 @@ def _leave_out_captures(topics: dict[str, Topic], faults: dict[str, BadDeclarati
 
 
 def _completed(
-    topics: Mapping[str, Topic], drafts: Mapping[str, DeclarationFile], faults: dict[str, BadDeclaration]
+    topics: Mapping[str, Topic],
+    drafts: Mapping[str, DeclarationFile],
+    faults: dict[str, BadDeclaration],
+    descriptions: dict[str, Mapping[str, str]],
 ) -> Registry:
     """Completes the tables of the drafts, each after its inputs; a fault of one is a fault of those that read it."""
     declared_names = {*topics, *drafts, *faults}
@@ -340,14 +351,10 @@ def _completed(
             faults[file.full_name] = fault
             continue
         tables[file.full_name], columns[file.full_name] = table, inference.columns
-    return Registry(topics, {name: tables[name] for name in drafts if name in tables}, faults, unproved=unproved)
-
-
-def mistakes_in(fault: BadDeclaration) -> list[BadDeclaration]:
-    """Splits the fault of a file into the mistakes that were found together."""
-    place, file = fault.message.partition(": ")[0], fault.facts.get("file")
-    first, *others = split(fault)
-    return [first, *(BadDeclaration(f"{place}: {m.message}", hint=m.hint, file=file) for m in others)]
+        copied = copied_descriptions(inference.copied, {name: descriptions[full] for name, full in read.items()})
+        descriptions[file.full_name] = {**copied, **table.columns}
+    made = {name: tables[name] for name in drafts if name in tables}
+    return Registry(topics, made, faults, unproved=unproved, descriptions=descriptions)
 
 
 def _in_order(
@@ -380,6 +387,7 @@ def _table(file: DeclarationFile, seen: Mapping[str, Sequence[str] | None], infe
         "redundant": redundant(draft, inference, seen),
         "kinds": inference.kinds,
         "lineage": inference.lineage,
+        "result_columns": inference.columns or (),
     }
     return Table(derive=draft.derive, **parameters, **follows, **file.binding)
 

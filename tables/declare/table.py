@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -16,6 +15,7 @@ from quality.rules import Rule
 from tables.algebra.expression_sql import column_of, names_in
 from tables.algebra.mistake_list import found_by, require_none
 from tables.algebra.reading.expression_text import fault_of, value_of
+from tables.declare.metadata_columns import described_columns
 from tables.declare.outputs.output import Output, require_outputs
 from tables.declare.parameter_checks import require_known, require_list, require_rules, set_fields
 from tables.declare.refusals.refused_keys import EMPTY_KEY, NO_SCOPE, NO_VALUE, TOLERANCE
@@ -47,7 +47,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _LISTS = ("primary_key", "recompute_by", "sequence_by", "lineage_columns", "tags", "pure")
 _TABLE_DURATIONS = ("watermark", "depends_within", "freshness")
-_DESCRIBED = re.compile(r"([A-Za-z][A-Za-z0-9_]*): (\S.*)")
 
 
 class Strategy(StrEnum):
@@ -156,6 +155,7 @@ class Table(Parameters):
         redundant: those that it gives, though the function says the same.
         kinds: column -> its type, with a `?` if it can be null, where that follows from the topics.
         lineage: column -> the columns of inputs that its value is made of, `input.column`, as far as that is known.
+        result_columns: the columns of its rows, in order, if they are known without Spark.
     """
 
     derive: Derive
@@ -167,6 +167,7 @@ class Table(Parameters):
     redundant: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    result_columns: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         require_none(found_by(*(check for name, value in vars(self).items() for check in _checks_of(name, value))))
@@ -203,8 +204,8 @@ class Table(Parameters):
 
     @property
     def columns(self) -> dict[str, str]:
-        """The description of output columns, from lines `name: text` of the function's docstring."""
-        return described_columns(self.derive)
+        """The descriptions of columns, from lines `column: text` of the function's docstring."""
+        return described_columns(inspect.getdoc(self.derive))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -319,19 +320,3 @@ def _checks_of(name: str, value: Any) -> Iterator[Callable[[], object]]:
 def _require(is_right: bool, otherwise: str) -> None:
     if not is_right:
         raise BadDeclaration(otherwise)
-
-
-def described_columns(function: Derive) -> dict[str, str]:
-    """Parses lines `column: text` of a docstring; lines that are indented further continue the text."""
-    described: dict[str, str] = {}
-    last = None
-    for line in (inspect.getdoc(function) or "").splitlines():
-        head = _DESCRIBED.match(line)
-        if head:
-            last = head[1]
-            described[last] = head[2]
-        elif last and line.startswith("    "):
-            described[last] += " " + line.strip()
-        else:
-            last = None
-    return described

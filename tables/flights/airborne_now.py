@@ -22,6 +22,7 @@ def airborne_now(flights: DataFrame) -> DataFrame:
     count the departure itself; a flight that never landed is in no air, since it is unknown for how long it was. The
     last hour begins after the moment 60 minutes ago.
 
+    departed_at: when the plane left
     in_the_air: flights of the origin in the air at the departure, itself included
     left_last_hour: flights that left the origin in the 60 minutes before, itself included
     left_today: flights that left the origin since midnight in New York

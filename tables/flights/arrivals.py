@@ -1,4 +1,13 @@
-"""Landings as the airlines report them."""
+"""Landings as the airlines report them.
+
+flight_id: carrier, number and scheduled time in UTC, as departures have it
+carrier: airline, IATA code
+destination: airport of arrival, IATA code
+arrived_at: when the plane landed
+delay_min: delay against the schedule, minutes; negative is early
+air_time_min: time in the air, minutes
+reported_at: when the airline reported the landing
+"""
 
 from tables import Topic, between, matches
 

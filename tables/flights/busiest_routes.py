@@ -12,6 +12,7 @@ def busiest_routes(departures: DataFrame) -> DataFrame:
     """One row per route and window of three hours, one starting each hour: flights that left, and their rate.
 
     starts_at: start of the three hours
+    closes_at: end of the three hours
     flights: departures in the three hours
     flights_per_hour: a third of them
     """

@@ -15,6 +15,7 @@ def delay_trend(delays_by_hour: DataFrame) -> DataFrame:
     """One row per origin and hour: flights and mean delay in minutes, those of 168 hours before, and the change.
 
     flights_week_before: departures in the same hour 168 hours before; null where there were none
+    mean_delay_week_before_min: their mean delay, minutes; negative is early
     change_min: mean delay against that of the week before, minutes
     """
     before = delays_by_hour.select(

@@ -16,7 +16,6 @@ from tables import DataFrame, F, between, expression, not_null, table
 def delays_by_hour(departures: DataFrame) -> DataFrame:
     """One row per origin and hour: flights, their delay in minutes, and the share more than 15 minutes late.
 
-    origin: airport of departure, IATA code
     hour: start of the hour
     closes_at: end of the hour
     flights: departures in the hour

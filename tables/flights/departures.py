@@ -1,10 +1,23 @@
-"""Departures and cancellations as the airlines report them."""
+"""Departures and cancellations as the airlines report them.
+
+flight_id: carrier, number and scheduled time in UTC: UA1545/2013-01-01T10:15Z
+kind: departed or cancelled
+carrier: airline, IATA code
+flight: number of the flight, which the carrier uses again each day
+tail_number: registration of the plane; null if it is not known
+origin: airport of departure, IATA code
+destination: airport of arrival, IATA code
+scheduled_at: when it was to leave
+occurred_at: when it left; of a cancellation, when it should have left
+delay_min: delay of the departure against the schedule, minutes; negative is early
+reported_at: when the airline reported it
+"""
 
 from tables import Topic, between, matches, one_of
 
 TOPIC = Topic(
     schema={
-        "flight_id": "string",  # carrier, number and scheduled time in UTC: UA1545/2013-01-01T10:15Z
+        "flight_id": "string",
         "kind": "string",
         "carrier": "string",
         "flight": "int",
@@ -12,7 +25,7 @@ TOPIC = Topic(
         "origin": "string",
         "destination": "string",
         "scheduled_at": "timestamp",
-        "occurred_at": "timestamp",  # when it left; of a cancellation, when it should have left
+        "occurred_at": "timestamp",
         "delay_min": "int?",
         "reported_at": "timestamp",
     },

@@ -18,6 +18,8 @@ def distinct_planes(flights: DataFrame) -> DataFrame:
     day's sketch of delays holds all of up to 800 flights, so that it is exact; merged ones need not be. Of the
     destinations, the three with the most flights, those of equal number by name.
 
+    day: date of departure in New York
+    flights: departures of the day
     planes: different tail numbers, estimated by HLL
     planes_sketch: HLL sketch of the tail numbers
     planes_theta: theta sketch of the tail numbers

@@ -22,6 +22,7 @@ def flights(departures: DataFrame, arrivals: DataFrame) -> DataFrame:
 
     departed_at: when the plane left
     arrived_at: when it landed; null for a flight that never landed
+    arrival_delay_min: delay of the landing against the schedule, minutes; negative is early
     outcome: landed, or never landed
     expires_at: 24 hours after the departure, when a landing no longer counts
     departed_record: the log record of the departure

@@ -14,11 +14,9 @@ from tables import DataFrame, F, Window, expression, not_null, table, unique
 def flights_in_weather(departures: DataFrame, weather: DataFrame) -> DataFrame:
     """One row per departure: the latest observation at its origin, by then at most two hours old; nulls without one.
 
+    origin: airport of departure, IATA code
+    departed_at: when the plane left
     observed_at: when the weather was observed; null where no observation is recent
-    temperature_f: degrees Fahrenheit
-    wind_speed_mph: miles per hour
-    precipitation_in: inches in the hour before the observation
-    visibility_mi: miles
     """
     measures = ["temperature_f", "wind_speed_mph", "precipitation_in", "visibility_mi"]
     flown = departures.where("kind = 'departed'").select(

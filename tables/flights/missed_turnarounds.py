@@ -28,7 +28,11 @@ def missed_turnarounds(flights: DataFrame) -> DataFrame:
     Both are named by their flight, and by the record of the log that reported the landing, or the departure.
 
     landed_flight_id: the flight that landed late
+    landed_at: when it landed
+    arrival_delay_min: delay of that landing, minutes
     left_flight_id: the next flight of its plane, which left late
+    departed_at: when that flight left
+    departure_delay_min: delay of that departure, minutes
     landed_record: the log record of the landing
     left_record: the log record of the departure
     """

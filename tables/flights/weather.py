@@ -1,4 +1,17 @@
-"""Hourly observations of the weather at an airport."""
+"""Hourly observations of the weather at an airport.
+
+airport: IATA code
+observed_at: when the observation was made
+temperature_f: degrees Fahrenheit
+dew_point_f: degrees Fahrenheit
+humidity_pct: relative humidity, percent
+wind_direction_deg: where the wind blows from, degrees
+wind_speed_mph, wind_gust_mph: miles per hour
+precipitation_in: inches in the hour before
+pressure_mb: pressure at sea level, millibars
+visibility_mi: miles
+reported_at: when the station reported it
+"""
 
 from tables import Topic, between, matches
 

@@ -15,7 +15,7 @@ from infra.rows.rows import with_null
 from infra.settings import IN_PROCESS
 from infra.spark.spark_client import naming_lost_server, open_session
 from tables.declare.analysis import require_no_mistake, wrong_types
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
+from tables.declare.metadata_columns import LATE_BY_MS, OF_EVENTS, OF_QUARANTINE, OFFSET, PARTITION
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
 from tables.declare.topic import Topic
@@ -89,7 +89,7 @@ def opened(
         for domain in dict.fromkeys(domains):
             if runs_streams:
                 ensure_topics_of(lake, registry, domain)
-                _correct_statistics(lake, registry, domain)
+                _correct_metadata(lake, registry, domain)
             else:
                 faults |= ensure_domain(start, lake, registry, domain)
         yield Platform(start, lake, registry, faults)
@@ -133,9 +133,12 @@ def ensure_topics_of(lake: Lake, registry: Registry, domain: str) -> None:
     lost_offsets.ensure(lake)
     transaction_offsets.ensure(lake)
     for topic in registry.domain_topics(domain):
-        lake.ensure(topic.full_name, events_schema(topic), statistics=_statistics_of(topic))
-        lake.extend(topic.full_name, events_schema(topic))
-        lake.ensure(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])
+        events = with_comments(events_schema(topic), registry.descriptions.get(topic.full_name, OF_EVENTS))
+        lake.ensure(topic.full_name, events, statistics=_statistics_of(topic), description=topic.description)
+        lake.extend(topic.full_name, events)
+        quarantine = with_comments(QUARANTINE_SCHEMA, OF_QUARANTINE)
+        described = f"Records of {topic.full_name} that were refused, with all reasons."
+        lake.ensure(topic.full_name + QUARANTINE, quarantine, statistics=[PARTITION, OFFSET], description=described)
         lake.extend(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA)
 
 
@@ -143,10 +146,14 @@ def _statistics_of(topic: Topic) -> list[str]:
     return list(dict.fromkeys([topic.event_time, topic.message_key, PARTITION, OFFSET, LATE_BY_MS]))
 
 
-def _correct_statistics(lake: Lake, registry: Registry, domain: str) -> None:
-    """Removes untrue bounds written by older versions; once per driver, since it reads each table's log."""
+def _correct_metadata(lake: Lake, registry: Registry, domain: str) -> None:
+    """Removes untrue bounds written by older versions, and describes topics as they are declared now.
+
+    Once per driver, since it reads each table's log.
+    """
     for topic in registry.domain_topics(domain):
         lake.keep_statistics(topic.full_name, _statistics_of(topic))
+        lake.describe(topic.full_name, topic.description, registry.descriptions.get(topic.full_name, {}))
     for table in registry.in_order(domain):
         if lake.exists(table.full_name):
             lake.keep_statistics(table.full_name, table.statistics)
@@ -189,5 +196,6 @@ def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -
     for mistake in wrong_types(table, columns):
         raise mistake
     columns = StructType([StructField(f.name, with_null(f.dataType), f.nullable, f.metadata) for f in columns])
-    schema = with_comments(to_arrow_schema(columns, timezone="UTC"), table.columns)
-    lake.ensure(table.full_name, schema, statistics=table.statistics)
+    described = registry.descriptions.get(table.full_name, table.columns)
+    schema = with_comments(to_arrow_schema(columns, timezone="UTC"), described)
+    lake.ensure(table.full_name, schema, statistics=table.statistics, description=table.description)

@@ -8,7 +8,13 @@ from tables import DataFrame, F, between, members, table
     checks=[between("orders", 1, None)],
 )
 def buyers(orders: DataFrame) -> DataFrame:
-    """One row per product and hour: orders, and a Bloom filter of their customers."""
+    """One row per product and hour: orders, and a Bloom filter of their customers.
+
+    hour: start of the hour
+    closes_at: end of the hour
+    orders: orders of the product in the hour
+    customers: Bloom filter of the customers who ordered, which `may_contain` asks
+    """
     return (
         orders.groupBy("product", F.window("ordered_at", "1 hour"))
         .agg(F.count("*").alias("orders"), members("customer").alias("customers"))

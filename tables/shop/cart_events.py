@@ -1,4 +1,12 @@
-"""The events of carts, into which their service turned the commands that it accepted."""
+"""The events of carts, into which their service turned the commands that it accepted.
+
+cart_id: id of the cart
+version: the event's number within its cart, from 1
+kind: added, removed or ordered
+product: what was added or removed; null for an order
+quantity: pieces that were added or removed; null for an order
+happened_at: when the service accepted the command
+"""
 
 from tables import Topic, between, one_of
 

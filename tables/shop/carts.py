@@ -23,6 +23,7 @@ def carts(cart_events: DataFrame) -> DataFrame:
     valid_from: time of the event
     valid_to: time of the next event; null for the newest
     record: the log record of the event
+    cart_id: id of the cart
     """
     return find_matches(
         cart_events,

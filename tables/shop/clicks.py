@@ -1,4 +1,10 @@
-"""Clicks on what a search found."""
+"""Clicks on what a search found.
+
+click_id: id of the click
+search_id: the search whose result was clicked
+product: the result
+clicked_at: when
+"""
 
 from tables import Topic
 

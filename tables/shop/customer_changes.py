@@ -1,4 +1,13 @@
-"""Changes of the customers in the shop's database; the mail address is encrypted before it is here."""
+"""Changes of the customers in the shop's database; the mail address is encrypted before it is here.
+
+customer: id of the customer
+country: of residence, ISO code
+street: of residence, with the number
+mail: address for messages, encrypted
+mail_domain: the part of the address after the @
+moved_at: since when the customer lives there
+last_login: when the customer last logged in
+"""
 
 from tables import changes_of, domain_of, personal
 

@@ -1,4 +1,10 @@
-"""Whom customers begin and cease to follow."""
+"""Whom customers begin and cease to follow.
+
+follower: the customer who follows
+author: the customer who is followed
+kind: followed or unfollowed
+happened_at: when
+"""
 
 from tables import Topic, one_of
 

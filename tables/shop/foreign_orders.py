@@ -15,6 +15,9 @@ def foreign_orders(logins: DataFrame, orders: DataFrame) -> DataFrame:
 
     login_record: the log record of the login
     ordered_record: the log record of the order
+    login_country: country of the login, ISO code
+    order_country: country to which the order is sent, ISO code
+    closes_at: five minutes after the login, when an order no longer counts
     """
     n, o = logins.alias("n"), orders.alias("o")
     within = F.col("n.logged_in_at") + F.expr("INTERVAL 5 MINUTES")

@@ -17,7 +17,15 @@ ATTEMPTS = 3
     checks=[unique("payment_id"), expression("size(records) = 4")],
 )
 def guessed_cards(payments: DataFrame) -> DataFrame:
-    """One row per payment of a card after three declined ones within ten minutes, with the records of all four."""
+    """One row per payment of a card after three declined ones within ten minutes, with the records of all four.
+
+    card: token of the card
+    payment_id: the accepted payment
+    first_tried_at: time of the first of the three declined ones
+    paid_at: time of the accepted one
+    declined_ids: the three declined payments
+    records: the log records of the three and of the accepted one
+    """
     return find_matches(
         payments,
         key=["card"],

@@ -1,4 +1,10 @@
-"""Logins of customers, with the country of their address on the net."""
+"""Logins of customers, with the country of their address on the net.
+
+login_id: id of the login
+customer: who logged in
+country: of the address on the net, ISO code
+logged_in_at: when
+"""
 
 from tables import Topic
 

@@ -1,4 +1,14 @@
-"""Orders as the shop takes them."""
+"""Orders as the shop takes them.
+
+order_id: id of the order
+customer: who ordered
+product: what was ordered
+cents: price, euro cents
+country: to which it is sent, ISO code
+ordered_at: when the shop took the order
+lines: products with their prices, in euros, and wishes
+labels: free labels of the order, with a number each
+"""
 
 from tables import Topic, between, field
 

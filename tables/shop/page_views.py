@@ -1,4 +1,10 @@
-"""Pages that customers look at."""
+"""Pages that customers look at.
+
+view_id: id of the view
+customer: who looked
+page: path of the page
+viewed_at: when
+"""
 
 from tables import Topic
 

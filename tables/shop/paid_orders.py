@@ -12,7 +12,11 @@ from tables import DataFrame, F, expression, table, to_postgres, unique
     outputs=[to_postgres()],
 )
 def paid_orders(orders: DataFrame, payments: DataFrame) -> DataFrame:
-    """One row per accepted payment whose order was at most an hour before it."""
+    """One row per accepted payment whose order was at most an hour before it.
+
+    paid_at: when the bank accepted the payment
+    closes_at: an hour after the order, when a payment no longer counts
+    """
     o, p = orders.alias("o"), payments.where("outcome = 'accepted'").alias("p")
     hour = F.expr("INTERVAL 1 HOUR")
     return o.join(

@@ -1,4 +1,11 @@
-"""Attempts to pay as the bank reports them."""
+"""Attempts to pay as the bank reports them.
+
+payment_id: id of the attempt
+order_id: the order that is paid
+card: token of the card
+outcome: accepted or declined
+tried_at: when the bank decided
+"""
 
 from tables import Topic, one_of
 

@@ -1,4 +1,13 @@
-"""Posts of customers about products: new, edited and deleted."""
+"""Posts of customers about products: new, edited and deleted.
+
+post_id: id of the post
+author: the customer who wrote it
+kind: posted, edited or deleted
+version: of the post, from 1
+product: what the post is about
+text: the post's words; null for a deletion
+happened_at: when
+"""
 
 from tables import Topic, between, one_of
 

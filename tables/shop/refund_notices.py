@@ -1,4 +1,10 @@
-"""Refunds as the payment provider reports them, by signed webhooks."""
+"""Refunds as the payment provider reports them, by signed webhooks.
+
+refund_id: id of the refund
+payment_id: the payment that is given back
+cents: amount, euro cents
+refunded_at: when the provider gave it back
+"""
 
 from tables import between, from_webhook
 

@@ -9,6 +9,7 @@ def refunded_payments(refund_notices: DataFrame) -> DataFrame:
 
     cents: of all its refunds
     refunded_at: the time of the last one
+    refunds: number of its refunds
     """
     return refund_notices.groupBy("payment_id").agg(
         F.sum("cents").alias("cents"), F.count("*").alias("refunds"), F.max("refunded_at").alias("refunded_at")

@@ -9,6 +9,7 @@ def saved_search_terms(saved_searches: DataFrame) -> DataFrame:
 
     anchor: the word, or `*` for every post; null if the search cannot be read
     mistake: why it cannot be read
+    language: by whose rules the words are cut
     """
     newest = latest_values(saved_searches, key=["search_id"], columns=["customer", "name", "query"])
     return search_terms(newest, numbers=["version"], common=["the", "is", "here"])

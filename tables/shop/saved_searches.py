@@ -1,4 +1,11 @@
-"""Searches for posts that customers save under a name; a record without a value removes one."""
+"""Searches for posts that customers save under a name; a record without a value removes one.
+
+search_id: id of the saved search
+customer: who saved it
+name: under which it was saved
+query: words and conditions that a post must meet
+saved_at: when
+"""
 
 from tables import Topic, key
 

@@ -16,6 +16,7 @@ def search_results(searches: DataFrame, clicks: DataFrame) -> DataFrame:
     closes_at: ten minutes after the search, when a click no longer counts
     searched_record: the log record of the search
     clicked_record: the log record of the click
+    product: the result that was clicked
     """
     s, c = searches.alias("s"), clicks.alias("c")
     within = F.col("s.searched_at") + F.expr("INTERVAL 10 MINUTES")

@@ -1,4 +1,10 @@
-"""The searches of customers."""
+"""The searches of customers.
+
+search_id: id of the search
+customer: who searched
+terms: the words
+searched_at: when
+"""
 
 from tables import Topic
 

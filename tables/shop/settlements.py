@@ -14,7 +14,16 @@ from tables import DataFrame, F, expression, one_of, table
     ],
 )
 def settlements(orders: DataFrame, payments: DataFrame) -> DataFrame:
-    """One row per accepted payment with its order of the hour before, and per order or payment that found no other."""
+    """One row per accepted payment with its order of the hour before, and per order or payment that found no other.
+
+    order_id: the order, or the one that the payment names
+    outcome: paid, not paid (an order without a payment) or no order (a payment without its order)
+    happened_at: when it was ordered, else when it was paid
+    paid_at: when the bank accepted the payment
+    closes_at: an hour later, when nothing that comes can still meet it
+    ordered_record: the log record of the order
+    paid_record: the log record of the payment
+    """
     o, p = orders.alias("o"), payments.where("outcome = 'accepted'").alias("p")
     hour = F.expr("INTERVAL 1 HOUR")
     happened_at = F.coalesce("o.ordered_at", "p.tried_at")

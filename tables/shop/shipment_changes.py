@@ -1,4 +1,10 @@
-"""Changes of the shipments in the shop's database."""
+"""Changes of the shipments in the shop's database.
+
+shipment_id: id of the shipment
+order_id: the order that is sent
+customer: to whom it is sent
+state: packed, sent, delivered or cancelled
+"""
 
 from tables import changes_of
 

@@ -24,6 +24,7 @@ ROOMS_IN_PLAIN_ENGLISH = (
     "outputs",
     "batch",
     "intake",
+    "analysts",
     "status",
     "dags",
     "traffic",

@@ -95,7 +95,7 @@ WITHOUT_A_SHAPE = {
         "_mistake",
         "_wrong_tolerances",
     },
-    "registry.py": {"require_sound", "mistakes_in", "_in_order", "_check_inputs"},
+    "registry.py": {"require_sound", "_in_order", "_check_inputs"},
     "table.py": {"__post_init__", "_require"},
     "mistake_list.py": {"require_none", "split"},
     "connect_plan.py": {"plan_of"},

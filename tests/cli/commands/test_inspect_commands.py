@@ -52,7 +52,8 @@ def test_show_describes_a_declaration_before_anything_ran(cli: Cli) -> None:
 
 def test_show_knows_topics_too(cli: Cli) -> None:
     page = cli("show", "departures", "--json").document
-    assert {"name": "delay_min", "type": "int?"} in page["columns"]
+    described = "delay of the departure against the schedule, minutes; negative is early"
+    assert {"name": "delay_min", "type": "int?", "description": described} in page["columns"]
 
 
 @pytest.mark.parametrize("width", ["80", "100", "200"])

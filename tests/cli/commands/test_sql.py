@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.cli.conftest import Cli
+from analysts.analytics_file import write_analytics
+from cli.sql_query import Analyst
+from infra.delta.lake import Lake
+from infra.settings import Settings
+from streaming.query.progress import Progress, read, write
+from tables.declare.registry import Registry
+from tests.cli.conftest import Cli, at
+from tests.tables.declared import a_table
 
 pytestmark = pytest.mark.usefixtures("lake")
 
@@ -133,3 +144,73 @@ def test_the_prompt_answers_long_statements_and_survives_mistakes(
 def test_a_query_can_come_through_a_pipe(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 40 + 2 AS answer"))
     assert cli("sql", "--json").document == [{"answer": 42}]
+
+
+def test_a_file_has_the_rows_and_says_what_they_were_made_of(cli: Cli, lake: Path, tmp_path: Path) -> None:
+    table = DeltaTable(lake / "flights" / "hours")
+    table.alter.set_table_properties({"twofold.code": json.dumps({"code": "0123456789ab"})}, raise_if_not_exists=False)
+    query = "SELECT hour, list_value(flights) AS n FROM Hours -- of delays\nWHERE flights > 0 ORDER BY flights"
+    expected = [{"hour": at("2013-01-01T10:00"), "n": [flights]} for flights in (1, 2)]
+    before = datetime.now(UTC)
+    for suffix, read_file in (("parquet", pq.read_table), ("arrow", read_arrow)):
+        file = tmp_path / f"out.{suffix}"
+        ran = cli("sql", query, "--to", str(file), "--json")
+        found = read_file(file)
+        facts = json.loads(found.schema.metadata[b"twofold"])
+        assert found.to_pylist() == expected
+        assert facts["query"] == query
+        assert before <= datetime.fromisoformat(facts["written_at"]) <= datetime.now(UTC)
+        assert facts["tables"] == {"flights.hours": {"version": 1, "fingerprint": "0123456789ab"}}
+        assert ran.document == {"file": str(file), "rows": 2, **facts}
+    cli("sql", query, "--to", str(tmp_path / "out.csv"))
+    assert (tmp_path / "out.csv").read_text() == cli("sql", query, "--csv").out
+    said = json.loads((tmp_path / "out.csv.json").read_text())
+    assert (said["query"], said["tables"]) == (query, facts["tables"])
+    assert sorted(path.name for path in tmp_path.glob("*out*")) == [
+        "out.arrow",
+        "out.csv",
+        "out.csv.json",
+        "out.parquet",
+    ]
+
+
+def test_a_file_is_of_the_versions_that_it_names(lake: Path) -> None:
+    analyst = Analyst(Lake(Settings.from_environment()), pinned=True)
+    write_deltalake(lake / "rail" / "delays", pa.table({"train": [8]}), mode="append")
+    assert analyst.rows("FROM rail.delays") == [(7,)]
+    assert analyst.read_by('SELECT 1 FROM "rail"."delays"') == {"flights.delays": 0, "rail.delays": 0}
+
+
+@pytest.mark.parametrize("name", ["out.xlsx", "out", "there.csv"])
+def test_a_file_that_cannot_be_written_is_refused_before_the_query(cli: Cli, tmp_path: Path, name: str) -> None:
+    (tmp_path / "there.csv").write_text("mine")
+    ran = cli("sql", "FROM nothing", "--to", str(tmp_path / name))
+    assert (ran.code, "--to" in ran.err) == (2, True)
+    assert (tmp_path / "there.csv").read_text() == "mine"
+
+
+def test_a_query_that_fails_leaves_no_file(cli: Cli, tmp_path: Path) -> None:
+    ran = cli("sql", "SELECT (flights - 3)::UTINYINT FROM hours", "--to", str(tmp_path / "out.csv"))
+    assert ran.code != 0
+    assert list(tmp_path.glob("*out*")) == []
+
+
+def test_sql_has_the_views_of_the_file_for_analysts(cli: Cli) -> None:
+    settings = Settings.from_environment()
+    table = replace(a_table(), domain="flights", closes_at="hour")
+    write_analytics(settings, Registry({}, {"flights.hours": table}))
+    columns = cli("sql", 'SELECT "column" FROM dictionary WHERE "table" = \'rail.delays\'', "--json").document
+    assert columns == [{"column": "train"}]
+    assert cli("sql", "SELECT count(*) AS n FROM at_version('rail.delays', 0)", "--json").document == [{"n": 1}]
+    assert cli("sql", "SELECT train FROM analytics.rail.delays", "--json").document == [{"train": 7}]
+    assert cli("sql", 'SELECT "table", version FROM freshness', "--json").document == [
+        {"table": "flights.hours", "version": 0}
+    ]
+    write(settings, Progress(domain="flights", query="hours", watermark=at("2013-01-01T11:00")))
+    assert cli("sql", "SELECT sum(flights) AS n FROM analytics.flights.hours_final", "--json").document == [{"n": 3}]
+    assert read(settings) == read(settings, "flights"), "the views' own file is no stream's"
+
+
+def read_arrow(file: Path) -> pa.Table:
+    with pa.memory_map(str(file)) as source:
+        return pa.ipc.open_file(source).read_all()

@@ -124,14 +124,14 @@ def test_a_table_gets_the_columns_that_it_lacks_once(lake: Lake, counts: Writer)
     assert pa.table(lake.open(NAME).scan()).to_pylist() == [{"k": "a", "n": 1, "at": None, "names": None}]
 
 
-def test_columns_are_described_in_the_schema_once(lake: Lake, counts: Writer) -> None:
-    lake.describe(NAME, {"n": "how many", "unknown": "no column"})
-    lake.describe(NAME, {"n": "how many"})
+def test_a_table_and_its_columns_are_described_once(lake: Lake, counts: Writer) -> None:
+    for _ in range(2):
+        lake.describe(NAME, "Counts.", {"n": "how many", "unknown": "no column"})
     assert {f.name: f.metadata for f in lake.open(NAME).schema().fields} == {"k": {}, "n": {"comment": "how many"}}
-    assert lake.version(NAME) == 1
+    assert (lake.version(NAME), lake.open(NAME).metadata().description) == (2, "Counts.")
     append(counts, 1, rows(a=1))
-    lake.describe(NAME, {"n": "how often"})
-    assert (lake.version(NAME), lake.rows(NAME)) == (3, 1)
+    lake.describe(NAME, "Counts.", {"n": "how often"})
+    assert (lake.version(NAME), lake.rows(NAME)) == (4, 1)
     assert lake.open(NAME).schema().fields[1].metadata == {"comment": "how often"}
     described = with_comments(SCHEMA, {"k": "which"})
     assert [column.metadata for column in described] == [{b"comment": b"which"}, None]

@@ -183,11 +183,13 @@ def test_the_columns_of_a_table_are_described_by_its_functions_docstring() -> No
             in UTC
         Not indented: no column has a name of two words.
 
-        total: their sum
+        total, mean: of their values,
+            volts
         """
         return readings
 
-    assert a_table(derive=hours).columns == {"sensor": "which", "hour": "its start, in UTC", "total": "their sum"}
+    of = {"sensor": "which", "hour": "its start, in UTC", **dict.fromkeys(["total", "mean"], "of their values, volts")}
+    assert a_table(derive=hours).columns == of
     assert a_table().columns == {}
 
 

@@ -14,8 +14,9 @@ import pytest
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.declare.code_fingerprint import fingerprint
+from tables.declare.declaration_files import mistakes_in
 from tables.declare.parameter_checks import BOUND
-from tables.declare.registry import load, mistakes_in
+from tables.declare.registry import load
 from tables.declare.table import Parameters, Table
 from tests.tables.declared import TOPIC_FILE, edited, proved, written
 

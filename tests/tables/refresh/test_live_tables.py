@@ -13,7 +13,8 @@ from batch.plan.planning import make_plan
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.errors import Unproved
-from tables.declare.registry import Registry, load, mistakes_in
+from tables.declare.declaration_files import mistakes_in
+from tables.declare.registry import Registry, load
 from tables.refresh.acceptance import (
     Accepted,
     accept,

@@ -139,3 +139,32 @@ def test_a_function_of_arrow_arrays_is_one_of_each_row() -> None:
     found = inferred(lambda a: a.withColumn("kind", arrow_udf(shown, StringType())("kind", "n")))
     assert found.parameters["primary_key"] == ["shop", "day"]
     assert found.lineage["kind"] == ["a.kind", "a.n"]
+
+
+@pytest.mark.parametrize(
+    ("text", "copied"),
+    [
+        ("SELECT shop, n AS pieces, n + 1 AS more FROM {a}", {"shop": ("a", "shop"), "pieces": ("a", "n")}),
+        ("SELECT a.n, b.held FROM {a} a LEFT JOIN {b} b ON a.shop = b.shop", {"n": ("a", "n"), "held": ("b", "held")}),
+        ("SELECT shop, max(n) AS n FROM {a} GROUP BY shop", {"shop": ("a", "shop"), "n": ("a", "n")}),
+        ("SELECT shop, max(n) AS most FROM {a} GROUP BY shop", {"shop": ("a", "shop")}),
+        ("SELECT shop, sum(n) AS n FROM {a} GROUP BY shop", {"shop": ("a", "shop")}),
+        ("SELECT shop, m.n FROM (SELECT shop, max_by(struct(n), day) AS m FROM {a} GROUP BY shop)",
+         {"shop": ("a", "shop"), "n": ("a", "n")}),
+        ("SELECT shop, n FROM {a} UNION ALL SELECT shop, NULL FROM {a}", {"shop": ("a", "shop"), "n": ("a", "n")}),
+        ("SELECT n FROM {a} UNION ALL SELECT held FROM {b}", {}),
+    ],
+)  # fmt: skip
+def test_columns_that_have_the_values_of_an_inputs_column_are_known(text: str, copied: Any) -> None:
+    def function(a: Any, b: Any) -> Any:
+        return sql(text, a=a, b=b)
+
+    assert dict(inferred(function).copied) == copied
+
+
+def test_a_value_that_some_rows_have_is_that_of_the_column() -> None:
+    def function(a: Any) -> Any:
+        above = F.col("n") > 1
+        return a.select(F.when(above, F.col("kind")).alias("k"), F.when(above, 0).otherwise(F.col("n")).alias("n"))
+
+    assert inferred(function).copied == {"k": ("a", "kind")}

@@ -1,4 +1,4 @@
-"""The command that opens a PySpark shell with the tables as views."""
+"""Commands that open the tables to other programs: a PySpark shell, a server for assistants."""
 
 from __future__ import annotations
 
@@ -47,6 +47,16 @@ def spark(
             _talk(session, endpoint, views)
         finally:
             session.stop()
+
+
+def mcp() -> None:
+    """Serve the tables to an assistant by the Model Context Protocol, on standard input and output; it only reads.
+
+    It has tools for the dictionary of tables, queries, the history of a row, late records, and planned rewrites.
+    """
+    from analysts.mcp_server import make_server
+
+    make_server(Settings.from_environment()).run()
 
 
 def create_views(session: SparkSession, lake: Lake) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.commands.spark_shell_command import create_views
+from cli.commands.session_commands import create_views
 from infra.delta.lake import Lake
 from tests.cli.conftest import Cli
 from tests.worlds import World

@@ -1,0 +1,123 @@
+"""Serves the views for analysts, and what commands say of rows, by the Model Context Protocol; it only reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from analysts.analytics_file import folders_of
+from analysts.table_views import confine, connect
+from infra.settings import PREFIX, ROOT, Settings
+from tables.refresh.json_values import to_plain_json
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+MOST_ROWS = 200
+LONGEST_S = 60.0
+"""A query, or a command, that takes longer is ended: who asks by an assistant does not see it run."""
+_ABOUT = (
+    "Twofold's Delta tables, which streams keep fresh and batches correct. Begin with `dictionary`: tables, columns, "
+    "what each holds. `query` is DuckDB's SQL over TABLE, TABLE_final (closed rows), TABLE_with_corrections, "
+    "freshness, versions('domain.table') and at_version('domain.table', n). Times are UTC. Nothing can be changed."
+)
+
+
+def make_server(settings: Settings) -> MCPServer[Any]:
+    """Builds the server; its tools are those of `_Tools`."""
+    from mcp.server import MCPServer
+    from mcp.types import ToolAnnotations
+
+    server: MCPServer[Any] = MCPServer("twofold", instructions=_ABOUT)
+    tools = _Tools(settings)
+    for tool in (tools.dictionary, tools.query, tools.why, tools.late, tools.plans):
+        server.tool(annotations=ToolAnnotations(read_only_hint=True))(tool)
+    return server
+
+
+class _Tools:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def dictionary(self, table: str = "") -> dict[str, Any]:
+        """Lists tables with what their columns hold: of one table by its full name, or without a name of all."""
+        found = self._rows("FROM dictionary WHERE ? IN ('', \"table\")", [table], most=None)
+        tables: dict[str, Any] = {}
+        for row in found:
+            about = {"description": row["table_description"], "owner": row["owner"], "columns": {}}
+            columns = tables.setdefault(row["table"], about)["columns"]
+            columns[row["column"]] = f"{row['type']}: {row['description'] or 'not described'}"
+        return tables
+
+    def query(self, sql: str) -> dict[str, Any]:
+        """Runs one SELECT of DuckDB's SQL; the first 200 rows, and whether there are more. It may take a minute."""
+        rows = self._rows(sql, [], most=MOST_ROWS + 1)
+        return {"rows": rows[:MOST_ROWS], "more": len(rows) > MOST_ROWS}
+
+    def why(self, table: str, key: dict[str, str]) -> dict[str, Any]:
+        """Returns the history of one row, by all columns of its key: what wrote it, what caused corrections."""
+        return self._said("why", table, *(f"{column}={value}" for column, value in key.items()))
+
+    def late(self, table: str) -> dict[str, Any]:
+        """Lists the late records of a table, or of each table of a domain: what each changed."""
+        return self._said("late", table)
+
+    def plans(self, plan: str = "") -> dict[str, Any]:
+        """Lists the rewrites of history that are planned; or says what one of them, by its id, would change."""
+        return self._said("plans", *([plan] if plan else []))
+
+    def _rows(self, sql: str, values: Sequence[object], *, most: int | None) -> list[dict[str, Any]]:
+        """Runs a query on the file of now, which may have been replaced since the last one."""
+        import duckdb
+
+        if not self._settings.analytics.exists():
+            raise _refusal("There are no views yet: `./twofold up` writes them.")
+        with connect(self._settings.analytics, read_only=True) as analytics:
+            confine(analytics, folders_of(self._settings))
+            timer = threading.Timer(LONGEST_S, analytics.interrupt)
+            timer.start()
+            try:
+                kinds = [statement.type.name for statement in analytics.extract_statements(sql)]
+                if kinds != ["SELECT"]:
+                    raise _refusal(f"Expected one SELECT; found {', '.join(kinds) or 'nothing'}.")
+                result = analytics.execute(sql, list(values))
+                columns = [column[0] for column in result.description or ()]
+                found = result.fetchall() if most is None else result.fetchmany(most)
+            except duckdb.InterruptException:
+                raise _refusal(f"The query took longer than {LONGEST_S:g} s, and was ended.") from None
+            except duckdb.Error as error:
+                raise _refusal(f"DuckDB: {error}") from None
+            finally:
+                timer.cancel()
+        return [{name: to_plain_json(value) for name, value in zip(columns, row, strict=True)} for row in found]
+
+    def _said(self, *words: str) -> dict[str, Any]:
+        """Runs a command with --json, and returns what it printed as `answer`."""
+        if wrong := [word for word in words if word.startswith("-")]:
+            raise _refusal(f"{wrong[0]!r} begins with a dash; expected a name or a value.")
+        command = [sys.executable, "-m", "cli", *words, "--json"]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+        environment = {**inherited, **self._settings.environment()}
+        try:
+            ran = subprocess.run(
+                command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST_S
+            )
+        except subprocess.TimeoutExpired:
+            raise _refusal(f"{words[0]} took longer than {LONGEST_S:g} s, and was ended.") from None
+        if not ran.stdout.strip():
+            raise _refusal(ran.stderr.decode().strip() or f"{words[0]} ended with the code {ran.returncode}.")
+        answer = json.loads(ran.stdout)
+        if ran.returncode and isinstance(answer, dict) and "error" in answer:
+            raise _refusal(" ".join(filter(None, (answer["error"], answer.get("hint")))))
+        return {"answer": answer}
+
+
+def _refusal(message: str) -> Exception:
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    return ToolError(message)

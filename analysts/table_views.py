@@ -1,0 +1,77 @@
+"""Views of DuckDB over Delta tables: `domain.table`, and the bare name where that is unique."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.duckdb_session import load_extension
+from infra.sql.names import DUCKDB
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from infra.delta.lake import Lake
+
+
+def connect(file: Path | None = None, *, read_only: bool = False) -> DuckDBPyConnection:
+    """Opens DuckDB with times in UTC and its Delta reader, which honours deletion vectors and column mapping.
+
+    Args:
+        file: the database; None: one in memory.
+
+    Raises:
+        MissingTool: the package with DuckDB's Delta reader is not installed.
+    """
+    import duckdb
+
+    place = str(file or ":memory:")
+    connection = duckdb.connect(place, read_only=read_only, config={"autoinstall_known_extensions": "false"})
+    connection.execute("SET TimeZone = 'UTC'")
+    load_extension(connection, "delta")
+    return connection
+
+
+def confine(connection: DuckDBPyConnection, folders: Sequence[str], files: Sequence[Path] = ()) -> None:
+    """Lets queries read these folders and files, and no others, for good."""
+    for name, paths in (("allowed_directories", folders), ("allowed_paths", map(str, files))):
+        connection.execute(f"SET {name} = [{DUCKDB.literals(paths)}]")
+    connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+
+
+def create_view(connection: DuckDBPyConnection, lake: Lake, full_name: str, version: int | None = None) -> bool:
+    """Creates the view of a table's newest rows; of a topic's events only the records, without heartbeats.
+
+    Args:
+        version: of the table, whose rows it has for good.
+
+    Returns:
+        Whether it is there now: not if the first commit of the table is not finished.
+    """
+    import duckdb
+
+    domain, name = full_name.split(".", 1)
+    view = DUCKDB.name(domain, name)
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {DUCKDB.name(domain)}")
+    at = "" if version is None else f", version => {version}"
+    rows = f"FROM delta_scan({DUCKDB.literal(lake.uri(full_name))}{at})"
+    with contextlib.suppress(duckdb.Error):
+        connection.execute(f"CREATE VIEW {view} AS {rows}")
+        is_of_events = "FROM duckdb_columns() WHERE schema_name = ? AND table_name = ? AND column_name = '_late_by_ms'"
+        if connection.execute(is_of_events, [domain, name]).fetchone():
+            connection.execute(f"CREATE OR REPLACE VIEW {view} AS {rows} WHERE _offset IS NOT NULL")
+        return True
+    return False
+
+
+def create_bare_views(connection: DuckDBPyConnection, names: Collection[str], added: Collection[str]) -> None:
+    """Creates views in `main` for the added of all these tables, where the bare name is unique; others are removed."""
+    uses = Counter(full_name.split(".", 1)[1] for full_name in names)
+    for full_name in added:
+        domain, name = full_name.split(".", 1)
+        connection.execute(f"DROP VIEW IF EXISTS main.{DUCKDB.name(name)}")
+        if uses[name] == 1:
+            connection.execute(f"CREATE VIEW main.{DUCKDB.name(name)} AS FROM {DUCKDB.name(domain, name)}")
