@@ -214,7 +214,7 @@ def test_changes_that_are_lost_must_be_asked_for(changes: ReadCopy, followed: Fo
     assert briefs(changes)[1:] == [("c", None, 1, 2)]
 
 
-def test_a_record_that_somebody_wrote_differs_from_its_row(broker: Settings, followed: FollowedTable) -> None:
+def test_a_record_that_others_wrote_differs_from_its_row(broker: Settings, followed: FollowedTable) -> None:
     """Also if its row should be null, or gone."""
     from kafka import KafkaProducer
 
