@@ -96,7 +96,7 @@ def test_what_needs_no_approval_is_approved_by_itself(ask: bool, asks: bool, who
 def test_an_approval_that_is_not_given_in_time_is_not_asked_for_again() -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    with pytest.raises(AirflowFailException, match="nothing was published"):
+    with pytest.raises(AirflowFailException, match="nothing was done"):
         PlanApproval().execute_complete({}, {"error": "timed out", "error_type": "timeout"})  # type: ignore[typeddict-item]
 
 
