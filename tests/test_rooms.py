@@ -57,6 +57,7 @@ ORDER = (
     ("streaming", "batch/audit", "batch/people"),
     ("streaming/rebuild", "batch/rewrite"),
     ("batch/plan",),
+    ("status/parts",),
     ("status",),
     ("dags/operators",),
     ("dags", "traffic"),

@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from cli.console import harmless, out, print_json
+from cli.console import out, print_json
 from infra.errors import BadArgument
 from infra.instants import from_epoch_ms
 from infra.settings import Settings
+from infra.text.printable import harmless
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="The kind of person, as topics declare it: personal(...).")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The person's id, as records have it.")]

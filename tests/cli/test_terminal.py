@@ -24,12 +24,12 @@ from deltalake import write_deltalake
 from batch.ledgers.run_result import RunResult
 from batch.plan.plan import Plan, TableChange
 from cli.__main__ import COMMANDS
-from cli.console import harmless
 from cli.sql_query import Analyst
 from cli.sql_shell import matching, words
 from infra.delta.lake import Lake
 from infra.errors import TwofoldError
 from infra.settings import ROOT, Settings
+from infra.text.printable import harmless
 from outputs.targets.search_index import Match
 from quality.check_result import RuleVerdict, Verdict
 from quality.rules import not_null

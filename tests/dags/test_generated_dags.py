@@ -17,7 +17,7 @@ from dags.operators.params import audit_topic_arguments, awaited_arguments, back
 from infra.airflow.dag_names import OF_TABLES, OF_TOPICS
 from infra.chosen_domains import choose_domains
 from infra.settings import ROOT, Settings
-from status.unloaded_dags import declared_dags
+from status.parts.unloaded_dags import declared_dags
 from tables.declare.registry import load
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 
