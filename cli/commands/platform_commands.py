@@ -125,6 +125,19 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
+def page() -> None:
+    """Serve the page on this machine, without Airflow: what needs you, tables, topics; until it is interrupted.
+
+    It only reads, and asks for the user and the password of Airflow.
+    """
+    from infra.airflow.airflow_processes import USER, password
+    from page.server.standalone import address, serve
+
+    settings = Settings.from_environment()
+    out.print(f"{address(settings)}  [dim]user {USER}, password {escape(password(settings))}; stop it with Ctrl-C[/]")
+    serve(settings)
+
+
 def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = True) -> None:
     """Prints the addresses of the platform's pages, and the next commands."""
     from tables.declare.sources.webhook_topic import webhook_topics
@@ -134,6 +147,7 @@ def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = T
         from infra.airflow.airflow_processes import USER, base_url, password
 
         lines += [("Airflow", base_url(settings)), ("", f"user {USER}, password {password(settings)}")]
+        lines += [("Page", f"{base_url(settings)}/twofold/")]
     for at, names in _databases(settings, registry).items():
         lines += [("Database", f"{at.host}:{at.port}, database {' and '.join(names)}")]
         lines += [("", f"user {at.user}, password {at.password}")]

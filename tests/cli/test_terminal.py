@@ -45,6 +45,7 @@ OBEYED = set(HOSTILE) - set("]52;c;cm0gLXJm[2J31mgnp.exe")
 SILENT = {
     "up": "names and addresses of processes, which are ours",
     "down": "counts of processes",
+    "page": "an address and a password, which are ours",
     "demo": "the counts of tables",
     "traffic": "counts of records",
     "send": "counts of records",
