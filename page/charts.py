@@ -139,7 +139,7 @@ class Box(NamedTuple):
 
     Attributes:
         place: its layer, and its height in it.
-        word: for its health; `say`: what else is shown of it; `because`: what a screen reader says of it, too.
+        word: for its health; `say`: the words below the name; `because`: what a screen reader says of it, too.
     """
 
     place: tuple[int, float]
@@ -176,13 +176,13 @@ def _node(box: Box) -> Markup:
     return _LINK.format(
         word=box.word,
         href=box.href,
-        label=", ".join(filter(None, (box.name, box.word, box.say, box.because))),
+        label=", ".join(filter(None, (box.name, box.say, box.because))),
         box=Markup('x="{}" y="{:.1f}" width="{}" height="{}"').format(x, y, _WIDE, _HIGH),
         dot=Markup('cx="{}" cy="{:.1f}"').format(x + 14, y + 17),
         at=place.format(x + 26, y + 21),
         below=place.format(x + 26, y + 38),
         name=box.name if len(box.name) <= _LONGEST else f"{box.name[: _LONGEST - 1]}…",
-        say=box.say or box.word,
+        say=box.say,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from infra.chosen_domains import driver_name
@@ -105,9 +105,18 @@ def found_needs(now: Snapshot) -> list[Need]:
 
 
 def needs_of(now: Snapshot) -> list[Need]:
-    """Returns all that is wrong, as `status` prints it, each with what helps as far as that is known."""
+    """Returns all that is wrong: what `status` prints, and what the watch of each stream fails for, with what helps."""
     known = {need.text: need for need in found_needs(now)}
-    return [known.get(problem, Need(problem)) for problem in now.problems]
+    streams = [need for domain in now.health for need in _stream_needs(domain, now)] if now.processes else []
+    return [*(known.get(problem, Need(problem)) for problem in now.problems), *streams]
+
+
+def _stream_needs(domain: str, now: Snapshot) -> Iterator[Need]:
+    health = now.health[domain]
+    yield from (Need(f"{name} is not supervised", None, "./twofold up") for name in health.missing)
+    for text in (*health.stalled, *health.slow):
+        name = f"{domain}.{text.partition(':')[0]}"
+        yield Need(f"{domain}.{text}", name if any(table.name == name for table in now.tables) else None)
 
 
 def _table_of(query: QueryState) -> str | None:

@@ -31,7 +31,7 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-STATIC = {"page.css": "text/css", "page.js": "text/javascript"}
+STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 NOT_LOOKED = "Nothing is known yet: no command has looked at the platform."
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 

@@ -27,9 +27,10 @@ class Node:
     lag: Lag
 
     @property
-    def waits(self) -> str:
-        """How long changes wait for it, in words; empty if none does."""
-        return f"{shown_duration(self.lag.total_s)} behind" if self.lag.total_s else ""
+    def state(self) -> str:
+        """Its health, and how long changes wait for it, in words."""
+        behind = f"{shown_duration(self.lag.total_s)} behind" if self.lag.total_s else ""
+        return ", ".join(filter(None, (self.health.word, behind)))
 
     @property
     def because(self) -> str:
@@ -70,7 +71,7 @@ def map_page(known: Known, links: Links, start: str, word: str) -> MapPage:
             {name: [one for one in node.entry.inputs if one in nodes] for name, node in nodes.items()}
         )
         boxes = [
-            Box(places[name], name, node.health.word, node.waits, node.because, links.about(name))
+            Box(places[name], name, node.health.word, node.state, node.because, links.about(name))
             for name, node in nodes.items()
         ]
         drawing = graph(sorted(boxes), edges)

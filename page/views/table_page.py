@@ -47,7 +47,8 @@ def table_page(known: Known, lake: Lake, name: str) -> TablePage | None:
     entry = known.catalog.get(name)
     if state is None or entry is None:
         return None
-    since = known.now.at - timedelta(weeks=WEEKS - 1)
+    today = known.now.at.replace(hour=0, minute=0, second=0, microsecond=0)
+    since = today - timedelta(days=today.weekday(), weeks=WEEKS - 1)
     corrections = corrections_of(lake, name, since)
     cost = late_cost(corrections, since, known.now.at)
     commits: list[LoggedCommit] = []
