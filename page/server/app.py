@@ -15,6 +15,7 @@ from page.known import Knowledge, Known
 from page.links import Links
 from page.rendering import FOLDER, render
 from page.views.lists import MOST, WEEK, counts_by_word, found, table_lines, topic_lines
+from page.views.proofs_page import proof_lines
 from page.views.table_page import MOST_CORRECTIONS, WEEKS, TablePage, table_page
 from status.health import needs_of
 from status.late_cost import SIZES, late_corrections
@@ -55,6 +56,7 @@ def application(
     app.add_api_route("/tables/{name}/row", pages.row, **html)
     app.add_api_route("/topics", pages.topics, **html)
     app.add_api_route("/topics/{name}", pages.topic, **html)
+    app.add_api_route("/proofs", pages.proofs, **html)
     app.add_api_route("/find", pages.find, **html)
     app.add_api_route("/dag/{dag}", pages.dag, **html)
     app.add_api_route("/static/{file}", _static, methods=["GET"])
@@ -146,6 +148,10 @@ class _Pages:
         known = self._known()
         drawn = map_page(known, self._links(request, known), start, word)
         return self._page(request, "map.html", known, map=drawn, section="map")
+
+    def proofs(self, request: Request) -> Response:
+        known = self._known()
+        return self._page(request, "proofs.html", known, lines=proof_lines(known, self._lake), section="proofs")
 
     def find(self, request: Request, q: str = "") -> Response:
         known = self._known()

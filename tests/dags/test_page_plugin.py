@@ -14,7 +14,7 @@ from infra.settings import Settings
 from tests.page.small_platform import saved
 
 PATHS = (
-    "/", "/map", "/tables", "/tables/plant.hours", "/topics", "/topics/plant.readings", "/find?q=hours",
+    "/", "/map", "/tables", "/tables/plant.hours", "/topics", "/topics/plant.readings", "/proofs", "/find?q=hours",
     "/dag/plant.hours", "/static/page.css", "/static/page.js", "/docs", "/openapi.json", "/nothing",
     "/static/../app.py",
 )  # fmt: skip

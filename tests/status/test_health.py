@@ -164,9 +164,8 @@ def test_what_is_wrong_comes_with_what_helps() -> None:
 def test_a_stream_that_does_not_move_needs_a_person_though_no_process_has_failed() -> None:
     late = TableState(name="flights.flights", strategy="latest", rows=1, late=None, corrections=0, version=1)
     found = look(process("broker"), queries=[query("flights", freshness_s=1_000.0)])
-    now = Snapshot(
-        at=AT, processes=[process("broker")], topics=[], tables=[late], queries=[], problems=[], health={"flights": found}
-    )  # fmt: skip
+    nothing: dict[str, Any] = {"topics": [], "queries": [], "problems": []}
+    now = Snapshot(at=AT, processes=[process("broker")], tables=[late], health={"flights": found}, **nothing)
     assert needs_of(now) == [
         Need("stream-flights is not supervised", None, "./twofold up"),
         Need("flights.flights: rows are visible 1000 s after the broker had them", "flights.flights"),

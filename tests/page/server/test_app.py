@@ -17,6 +17,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
+from batch.ledgers.run_result import Audited
 from infra.delta.lake import Lake
 from infra.settings import ROOT, Settings
 from infra.text.printable import plain, shown
@@ -31,7 +32,7 @@ from tests.status.test_window_life import HISTORY
 
 PAGES = (
     "/", "/map", f"/map?start={HOURS}", "/map?word=plant", "/tables", "/tables?health=failed", f"/tables/{HOURS}",
-    "/topics", f"/topics/{READINGS}", "/find?q=plant", "/find?q=nothing",
+    "/topics", f"/topics/{READINGS}", "/proofs", "/find?q=plant", "/find?q=nothing",
 )  # fmt: skip
 
 
@@ -157,6 +158,21 @@ def test_a_row_shows_its_story_as_the_command_does(settings: Settings, monkeypat
     assert "It takes longer than 20 s." in slow
     assert f"./twofold why {HOURS} 'sensor=it'\"'\"'s'" in slow
     assert client(settings).get(f"/tables/{READINGS}/row?k.sensor=a").status_code == 404
+
+
+def test_proofs_are_by_table_and_day_and_grey_is_nothing(settings: Settings, lake: Lake) -> None:
+    ledgers = Ledgers(lake)
+    for name, unexplained, of in ((HOURS, 0, 1), (DAYS, 3, 2)):
+        usual: dict[str, Any] = {"version": 1, "turn": 0, "rows": 40, "buckets": 1, "differing": 0, "excused": 0}
+        ledgers.record_audit(
+            Audited(run=f"a-{name}", table=name, of=of, unexplained=unexplained, seconds=0.1, **usual), "mark"
+        )  # fmt: skip
+    saved(settings)
+    rows = {row[0]: row for row in page(settings, "/proofs").rows if row}
+    assert {name: (row[1], row[-1], set(row[3:-1])) for name, row in rows.items() if "." in name} == {
+        HOURS: ("0", "✔", {"·"}), DAYS: ("0", "✖", {"·"}), BROKEN: ("0", "·", {"·"}),
+    }  # fmt: skip
+    assert "40 rows compared by 1 audits, 3 unexplained, 0 repairs" in client(settings).get("/proofs").text
 
 
 def test_a_search_leads_to_the_one_that_it_finds_and_lists_several(settings: Settings) -> None:
