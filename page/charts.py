@@ -232,8 +232,6 @@ def life_chart(life: Life) -> Markup:
             is_drawn = True
         return "".join(parts) + (f"H{end:.2f}" if is_drawn else "")
 
-    handover = [life.streamed[-1]] if life.streamed and life.corrected else []
-    fixed = [*handover, *life.corrected]
     alone = f"M{_OPEN_ENDS} {y_of(life.alone):.1f}H100" if life.alone is not None and life.corrected else ""
     parts = [
         Markup('<rect class="shade" x="{}%" y="0" width="{}%" height="{}"/>').format(
@@ -243,8 +241,10 @@ def life_chart(life: Life) -> Markup:
     for value in (low + margin, (low + high) / 2, high - margin):
         parts.append(_GRID.format(_LEFT, y_of(value), y_of(value)))
         parts.append(_text(_LEFT - 1, y_of(value) + 4, shown(round(value, 1)), "end"))
-    line = stepped(life.streamed, _OPEN_ENDS if life.corrected else 100)
-    parts.append(_STEPS.format(height=HEIGHT, alone=alone, line=line, fixed=stepped(fixed, 100)))
+    fixed, since = stepped(life.corrected, 100), xs[life.corrected[0].step] if life.corrected else 100.0
+    if life.alone is not None and life.corrected and life.corrected[0].value is not None:
+        fixed += f"M{since:.2f} {y_of(life.alone):.1f}V{y_of(life.corrected[0].value):.1f}"
+    parts.append(_STEPS.format(height=HEIGHT, alone=alone, line=stepped(life.streamed, since), fixed=fixed))
     dot = Markup('<a href="#step-{}" aria-label="{}"><circle class="{}" cx="{:.2f}%" cy="{:.1f}" r="{}"/></a>')
     for one in values:
         if one.value is not None:

@@ -21,17 +21,21 @@ class Links:
 
     Args:
         root: path that the page is mounted at, `/twofold`, or nothing.
-        airflow: address of Airflow, empty if the page runs without it.
+        airflow: whether the page runs in Airflow, one level below its address.
     """
 
     root: str
     catalog: Mapping[str, Entry]
-    airflow: str = ""
+    airflow: bool = False
 
     def to(self, *parts: str, **query: str) -> Address:
         """Returns the address of a page by the parts of its path."""
         path = "/".join(quote(part, safe="") for part in parts)
         return Address(f"{self.root}/{path}" + (f"?{urlencode(query)}" if query else ""))
+
+    def in_airflow(self, path: str) -> Address:
+        """Returns the address of a page of Airflow."""
+        return Address(f"{self.root.rpartition('/')[0]}/{path}")
 
     def about(self, name: str) -> Address:
         """Returns the address of the page of a topic or table, by its full name."""

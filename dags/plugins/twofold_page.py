@@ -20,7 +20,7 @@ def _application() -> Any:
     from infra.settings import Settings
     from page.server.app import application
 
-    return application(Settings.from_environment(), requires_access_view(AccessView.PLUGINS), airflow="..")
+    return application(Settings.from_environment(), requires_access_view(AccessView.PLUGINS), airflow=True)
 
 
 async def page(scope: Any, receive: Any, send: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -38,13 +39,13 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 def application(
-    settings: Settings, allowed: Callable[..., Any], *, airflow: str = "", knowledge: Knowledge | None = None
+    settings: Settings, allowed: Callable[..., Any], *, airflow: bool = False, knowledge: Knowledge | None = None
 ) -> FastAPI:
     """Returns the application.
 
     Args:
         allowed: a dependency of every route, which raises `HTTPException` for those who may not read.
-        airflow: address of Airflow for links to it; empty: there is none.
+        airflow: whether it is mounted in Airflow, and links to it.
     """
     app = FastAPI(title="Twofold", dependencies=[Depends(allowed)], docs_url=None, redoc_url=None, openapi_url=None)
     pages = _Pages(settings, airflow, knowledge or Knowledge(settings))
@@ -56,6 +57,8 @@ def application(
     app.add_api_route("/tables/{name}/row", pages.row, **html)
     app.add_api_route("/topics", pages.topics, **html)
     app.add_api_route("/topics/{name}", pages.topic, **html)
+    app.add_api_route("/plans", pages.plans, **html)
+    app.add_api_route("/plans/{name}", pages.plan, **html)
     app.add_api_route("/proofs", pages.proofs, **html)
     app.add_api_route("/find", pages.find, **html)
     app.add_api_route("/dag/{dag}", pages.dag, **html)
@@ -85,8 +88,9 @@ def _unknown(request: Request) -> Response:
 class _Pages:
     """The handlers; each reads what is known, and renders a template."""
 
-    def __init__(self, settings: Settings, airflow: str, knowledge: Knowledge) -> None:
+    def __init__(self, settings: Settings, airflow: bool, knowledge: Knowledge) -> None:
         self._lake, self._airflow, self._knowledge = Lake(settings), airflow, knowledge
+        self._settings = settings
 
     def home(self, request: Request) -> Response:
         known = self._known()
@@ -149,6 +153,22 @@ class _Pages:
         drawn = map_page(known, self._links(request, known), start, word)
         return self._page(request, "map.html", known, map=drawn, section="map")
 
+    def plans(self, request: Request) -> Response:
+        from status.plan_views import plan_views
+
+        known = self._known()
+        plans = plan_views(self._settings, datetime.now(UTC))
+        waiting = sum(view.state in ("open", "begun") for view in plans)
+        return self._page(request, "plans.html", known, plans=plans, waiting=waiting, section="plans")
+
+    def plan(self, request: Request, name: str) -> Response:
+        from status.plan_views import plan_view
+
+        known, view = self._known(), plan_view(self._settings, name, datetime.now(UTC))
+        if view is None:
+            raise HTTPException(404)
+        return self._page(request, "plan.html", known, view=view, section="plans")
+
     def proofs(self, request: Request) -> Response:
         known = self._known()
         return self._page(request, "proofs.html", known, lines=proof_lines(known, self._lake), section="proofs")
@@ -175,14 +195,14 @@ class _Pages:
         heading, text = {
             401: ("Log in again", "Your session has ended, or you have not logged in."),
             403: ("Not for you", "Your role may not read this page. An administrator of Airflow can change that."),
-            404: ("There is no such page", "No topic or table has this name, `domain.name`, in the declarations."),
+            404: ("There is no such page", "Nothing has this name; topics and tables are `domain.name`."),
             405: (
                 "This page only reads",
                 "Rewrites of history are approved and published in Airflow, or by `./twofold`.",
             ),
             503: ("Nothing is known yet", str(error.detail)),
         }.get(error.status_code, ("It did not work", str(error.detail)))
-        action = f"{self._airflow}/" if error.status_code == 401 and self._airflow else ""
+        action = self._links(request, None).in_airflow("") if error.status_code == 401 and self._airflow else ""
         command = "./twofold status" if error.status_code == 503 else ""
         return self._message(
             request, heading, text, status=error.status_code, headers=error.headers, action=action, command=command

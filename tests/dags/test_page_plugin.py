@@ -14,9 +14,9 @@ from infra.settings import Settings
 from tests.page.small_platform import saved
 
 PATHS = (
-    "/", "/map", "/tables", "/tables/plant.hours", "/topics", "/topics/plant.readings", "/proofs", "/find?q=hours",
+    "/", "/map", "/tables", "/tables/plant.hours", "/topics", "/topics/plant.readings", "/proofs", "/plans",
     "/dag/plant.hours", "/static/page.css", "/static/page.js", "/docs", "/openapi.json", "/nothing",
-    "/static/../app.py",
+    "/find?q=hours", "/static/../app.py",
 )  # fmt: skip
 
 

@@ -161,7 +161,7 @@ def test_what_is_wrong_comes_with_what_helps() -> None:
     assert needs_of(replace(now, problems=["the moon is down", told])) == [Need("the moon is down"), needs[0]]
 
 
-def test_a_stream_that_does_not_move_needs_a_person_though_no_process_has_failed() -> None:
+def test_a_stream_that_does_not_move_needs_a_person() -> None:
     late = TableState(name="flights.flights", strategy="latest", rows=1, late=None, corrections=0, version=1)
     found = look(process("broker"), queries=[query("flights", freshness_s=1_000.0)])
     nothing: dict[str, Any] = {"topics": [], "queries": [], "problems": []}

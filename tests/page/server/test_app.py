@@ -32,7 +32,7 @@ from tests.status.test_window_life import HISTORY
 
 PAGES = (
     "/", "/map", f"/map?start={HOURS}", "/map?word=plant", "/tables", "/tables?health=failed", f"/tables/{HOURS}",
-    "/topics", f"/topics/{READINGS}", "/proofs", "/find?q=plant", "/find?q=nothing",
+    "/topics", f"/topics/{READINGS}", "/proofs", "/plans", "/find?q=plant", "/find?q=nothing",
 )  # fmt: skip
 
 
