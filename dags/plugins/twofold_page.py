@@ -1,4 +1,4 @@
-"""Adds the page to Airflow: in its navigation, and on each DAG."""
+"""Adds the page to Airflow: in its navigation, and on each DAG and task."""
 
 from __future__ import annotations
 
@@ -36,5 +36,11 @@ class TwofoldPage(AirflowPlugin):
     fastapi_apps = [{"app": page, "url_prefix": PREFIX, "name": "Twofold"}]  # noqa: RUF012 - Airflow declares it so
     external_views = [  # noqa: RUF012 - Airflow declares it so
         {"name": "Twofold", "href": "twofold/", "destination": "nav", "url_route": "twofold", "nav_top_level": True},
-        {"name": "Table", "href": "twofold/dag/{DAG_ID}", "destination": "dag", "url_route": "twofold_table"},
+        {"name": "Twofold", "href": "twofold/dag/{DAG_ID}", "destination": "dag", "url_route": "twofold_dag"},
+        {
+            "name": "Twofold",
+            "href": "twofold/dag/{DAG_ID}/{TASK_ID}",
+            "destination": "task",
+            "url_route": "twofold_task",
+        },
     ]

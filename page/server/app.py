@@ -35,6 +35,8 @@ HEADERS = {
 }
 STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 NOT_LOOKED = "Nothing is known yet: no command has looked at the platform."
+STREAM, AUDITS, REWRITES = "stream", ("audit", "audit_topic"), ("repair", "rebuild", "recover", "replay", "redrive")
+"""Kinds of the DAGs of a domain that lead to pages of their own."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -62,6 +64,7 @@ def application(
     app.add_api_route("/proofs", pages.proofs, **html)
     app.add_api_route("/find", pages.find, **html)
     app.add_api_route("/dag/{dag}", pages.dag, **html)
+    app.add_api_route("/dag/{dag}/{task}", pages.dag, **html)
     app.add_api_route("/static/{file}", _static, methods=["GET"])
     app.add_api_route("/{path:path}", _unknown, methods=_METHODS)  # so that unknown paths ask who it is, too
     app.add_exception_handler(HTTPException, pages.refused)  # type: ignore[arg-type]
@@ -183,12 +186,16 @@ class _Pages:
         )
         return self._message(request, f"Search: {q}" if q else "Search", text, known=known, names=names, query=q)
 
-    def dag(self, request: Request, dag: str) -> Response:
-        """Leads from a DAG of Airflow to what it is about."""
+    def dag(self, request: Request, dag: str, task: str = "") -> Response:
+        """Leads from a DAG of Airflow, or one of its tasks, to what it is about."""
         known = self._known()
         links = self._links(request, known)
-        name = next((name for name in known.catalog if dag.endswith(f".{name}") or dag == name), None)
-        return RedirectResponse(links.about(name) if name else links.to(""), status_code=303)
+        domain, _, rest = dag.partition(".")
+        kind, _, table = rest.partition(".")
+        if name := next((name for name in (f"{domain}.{table}", task) if name in known.catalog), ""):
+            return RedirectResponse(links.about(name), status_code=303)
+        pages = {STREAM: links.to("map", word=f"{domain}."), **dict.fromkeys(AUDITS, links.to("proofs"))}
+        return RedirectResponse(pages.get(kind, links.to("plans" if kind in REWRITES else "")), status_code=303)
 
     def refused(self, request: Request, error: HTTPException) -> Response:
         """Answers an error as a page; who may not read learns nothing else."""

@@ -15,7 +15,7 @@ from tests.page.small_platform import saved
 
 PATHS = (
     "/", "/map", "/tables", "/tables/plant.hours", "/topics", "/topics/plant.readings", "/proofs", "/plans",
-    "/dag/plant.hours", "/static/page.css", "/static/page.js", "/docs", "/openapi.json", "/nothing",
+    "/dag/plant.backfill.hours", "/static/page.css", "/static/page.js", "/docs", "/openapi.json", "/nothing",
     "/find?q=hours", "/static/../app.py",
 )  # fmt: skip
 

@@ -183,8 +183,27 @@ def test_a_search_leads_to_the_one_that_it_finds_and_lists_several(settings: Set
     several = page(settings, "/find?q=sensor").addresses
     names = [one.rpartition("/")[2] for one in several if "plant." in one]
     assert names == [BROKEN, DAYS, HOURS, READINGS]
-    assert browser.get(f"/dag/{HOURS}").headers["location"] == f"/tables/{HOURS}"
-    assert browser.get("/dag/plant.reconcile").headers["location"] == "/"
+
+
+@pytest.mark.parametrize(
+    ("dag", "to"),
+    [
+        ("plant.backfill.hours", f"/tables/{HOURS}"),
+        ("plant.reconcile/plant.hours", f"/tables/{HOURS}"),
+        ("plant.replay/plant.readings", f"/topics/{READINGS}"),
+        ("plant.reconcile/look", "/"),
+        ("plant.reconcile", "/"),
+        ("plant.stream", "/map?word=plant."),
+        ("plant.audit", "/proofs"),
+        ("plant.audit_topic", "/proofs"),
+        ("plant.repair", "/plans"),
+        ("plant.repair/approve", "/plans"),
+        ("a_dag_of_yours", "/"),
+    ],
+)
+def test_a_dag_or_a_task_leads_to_what_it_is_about(settings: Settings, dag: str, to: str) -> None:
+    saved(settings)
+    assert client(settings).get(f"/dag/{dag}").headers["location"] == to
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/nothing", "/static/page.css"])
