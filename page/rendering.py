@@ -31,6 +31,15 @@ def legible(value: object) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
+def exact(value: object) -> str:
+    """Formats a value of a row: numbers to six digits, instants without their offset, which is UTC's."""
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return value.removesuffix("+00:00") if isinstance(value, str) else shown(value)
+
+
 def in_full(value: object) -> str:
     """Formats a text for a page without cutting it: a docstring, a command, a message of ours."""
     return Address(harmless(shown(value), keep="\n"))
@@ -48,6 +57,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "in_full": in_full,
+        "exact": exact,
         "duration": shown_duration,
         "bytes": shown_bytes,
         "minute": _minute,

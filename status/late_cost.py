@@ -100,22 +100,21 @@ class LateCost:
         return sum(ms is None or ms >= delay_ms for ms in self.lateness_ms)
 
 
-def corrections_of(lake: Lake, table: str, since: datetime) -> list[Correction]:
-    """Returns the corrections of a table since a moment, oldest first; none if there is no ledger."""
+def corrections_of(lake: Lake, table: str, since: datetime, until: datetime) -> list[Correction]:
+    """Returns the corrections of a table in `[since, until)`, oldest first; none if there is no ledger."""
     if not lake.exists(CORRECTIONS):
         return []
-    moment = DATAFUSION.moment(TIMESTAMP, epoch_ms(since) or 0)
-    name, at = DATAFUSION.name("table"), DATAFUSION.name("recorded_at")
-    rows = select(lake.open(CORRECTIONS), _COLUMNS, f"{name} = {DATAFUSION.literal(table)} AND {at} >= {moment}")
+    condition = f"{DATAFUSION.name('table')} = {DATAFUSION.literal(table)} AND {_recorded(since, until)}"
+    rows = select(lake.open(CORRECTIONS), _COLUMNS, condition)
     return [_correction(row) for row in rows.sort_by([("version", "ascending"), ("key", "ascending")]).to_pylist()]
 
 
-def late_corrections(lake: Lake, since: datetime) -> dict[str, int]:
-    """Counts by table the rows that were corrected because of late records since a moment, the most first."""
+def late_corrections(lake: Lake, since: datetime, until: datetime) -> dict[str, int]:
+    """Counts by table the rows that were corrected because of late records in `[since, until)`, the most first."""
     if not lake.exists(CORRECTIONS):
         return {}
-    moment = DATAFUSION.moment(TIMESTAMP, epoch_ms(since) or 0)
-    rows = select(lake.open(CORRECTIONS), ["table"], f"cause = {DATAFUSION.literal(LATE)} AND recorded_at >= {moment}")
+    condition = f"cause = {DATAFUSION.literal(LATE)} AND {_recorded(since, until)}"
+    rows = select(lake.open(CORRECTIONS), ["table"], condition)
     return dict(Counter(rows["table"].to_pylist()).most_common())
 
 
@@ -131,6 +130,11 @@ def late_cost(corrections: Sequence[Correction], since: datetime, until: datetim
     for one in late:
         weeks.setdefault(_monday(one.at), Counter())[one.size] += 1
     return LateCost(weeks, [one.late_by_ms for one in late], sum(one.cause == "upstream" for one in corrections))
+
+
+def _recorded(since: datetime, until: datetime) -> str:
+    first, last = (DATAFUSION.moment(TIMESTAMP, epoch_ms(moment) or 0) for moment in (since, until))
+    return f"recorded_at >= {first} AND recorded_at < {last}"
 
 
 def _correction(row: Mapping[str, Any]) -> Correction:

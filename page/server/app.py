@@ -99,7 +99,7 @@ class _Pages:
         known = self._known()
         lines = table_lines(known)
         healths = [*(line.health for line in lines), *(line.health for line in topic_lines(known))]
-        week = late_corrections(self._lake, known.now.at - WEEK)
+        week = late_corrections(self._lake, known.now.at - WEEK, known.now.at)
         return self._page(
             request, "home.html", known, needs=needs_of(known.now), counts=counts_by_word(healths), words=WORDS,
             lines=lines[:MOST], more=max(0, len(lines) - MOST), week=week, section="",

@@ -49,7 +49,7 @@ def table_page(known: Known, lake: Lake, name: str) -> TablePage | None:
         return None
     today = known.now.at.replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=today.weekday(), weeks=WEEKS - 1)
-    corrections = corrections_of(lake, name, since)
+    corrections = corrections_of(lake, name, since, known.now.at)
     cost = late_cost(corrections, since, known.now.at)
     commits: list[LoggedCommit] = []
     if state.version is not None:

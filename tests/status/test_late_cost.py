@@ -17,6 +17,7 @@ from tests.status.test_fold import append
 
 AT = datetime(2013, 1, 10, 12, tzinfo=UTC)  # a Thursday
 MONDAY = date(2013, 1, 7)
+AFTER = AT + timedelta(seconds=1)
 
 
 def correction(
@@ -93,8 +94,8 @@ def test_what_a_delay_saves_is_what_counting_each_row_gives() -> None:
 
 
 def test_corrections_are_read_of_one_table_since_a_moment(lake: Lake) -> None:
-    assert corrections_of(lake, "plant.hours", AT) == []
-    assert late_corrections(lake, AT) == {}
+    assert corrections_of(lake, "plant.hours", AT, AFTER) == []
+    assert late_corrections(lake, AT, AFTER) == {}
     Ledgers(lake).ensure()
     schema = pa.schema(lake.open(CORRECTIONS).schema())
     record = {"source": "plant.readings", "partition": 1, "offset": 8, "late_by_ms": 9}
@@ -106,9 +107,11 @@ def test_corrections_are_read_of_one_table_since_a_moment(lake: Lake) -> None:
         cause=["late", "late", "late", "upstream", "late"], run=["r"] * 5, version=[4, 3, 1, 5, 2],
         recorded_at=[AT, AT - timedelta(days=1), AT, AT, AT], evidence=[[record]] * 5, records=[1] * 5,
     )  # fmt: skip
-    found = corrections_of(lake, "plant.hours", AT)
+    found = corrections_of(lake, "plant.hours", AT, AFTER)
     assert [(one.key, one.version, one.late_by_ms) for one in found] == [
         ({"sensor": "a"}, 4, 9),
         ({"sensor": "d"}, 5, 9),
     ]
-    assert late_corrections(lake, AT) == {"plant.days": 2, "plant.hours": 1}
+    assert late_corrections(lake, AT, AFTER) == {"plant.days": 2, "plant.hours": 1}
+    assert corrections_of(lake, "plant.hours", AT, AT) == []
+    assert late_corrections(lake, AT, AT) == {}

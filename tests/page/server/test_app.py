@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,8 @@ def corrected(lake: Lake, keys: list[str], values: list[str]) -> None:
         lake, CORRECTIONS, 1, schema, table=[HOURS] * rows, key=[json.dumps({"sensor": key}) for key in keys],
         change=["update"] * rows, before=[json.dumps({"n": value}) for value in values],
         after=[json.dumps({"n": f"{value}!"}) for value in values], cause=["late"] * rows, run=["late-1"] * rows,
-        version=[3] * rows, recorded_at=[NOW] * rows, evidence=[[record]] * rows, records=[1] * rows,
+        version=[3] * rows, recorded_at=[NOW - timedelta(seconds=1)] * rows, evidence=[[record]] * rows,
+        records=[1] * rows,
     )  # fmt: skip
 
 
@@ -119,6 +121,10 @@ def test_a_table_shows_its_corrections_and_what_they_cost(settings: Settings, la
     assert "Unseen, 2 rows of the last 5 weeks would be wrong" in text
     assert "n: x → x!" in text
     assert f"{READINGS} p1 offset 8, late by 2 h 01 min" in text
+    saved(settings, replace(snapshot(at=NOW - timedelta(hours=1)), problems=[]))
+    earlier = " ".join(page(settings, f"/tables/{HOURS}").text)
+    assert "No late record of the last 5 weeks" in earlier, "of the time of the other numbers"
+    saved(settings)
     none = " ".join(" ".join(page(settings, f"/tables/{DAYS}").text).split())
     assert "No late record of the last 5 weeks changed a closed row" in none
     saved(settings, snapshot(tables=[table(DAYS, version=None, rows=None, late=None, audit=None)], queries=[]))
