@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -23,6 +23,9 @@ from status.late_cost import SIZES, late_corrections
 from status.table_health import WORDS
 from status.words import CAUSES
 
+if TYPE_CHECKING:
+    from status.plan_views import PlanView
+
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'self'"
@@ -37,6 +40,8 @@ STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "ima
 NOT_LOOKED = "Nothing is known yet: no command has looked at the platform."
 STREAM, AUDITS, REWRITES = "stream", ("audit", "audit_topic"), ("repair", "rebuild", "recover", "replay", "redrive")
 """Kinds of the DAGs of a domain that lead to pages of their own."""
+WAITING = ("open", "begun")
+"""The states of a plan that waits for a person."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -103,7 +108,13 @@ class _Pages:
         return self._page(
             request, "home.html", known, needs=needs_of(known.now), counts=counts_by_word(healths), words=WORDS,
             lines=lines[:MOST], more=max(0, len(lines) - MOST), week=week, section="",
+            waiting=[view for view in self._plans() if view.state in WAITING],
         )  # fmt: skip
+
+    def _plans(self) -> list[PlanView]:
+        from status.plan_views import plan_views
+
+        return plan_views(self._settings, datetime.now(UTC))
 
     def tables(self, request: Request, health: str = "") -> Response:
         known = self._known()
@@ -157,11 +168,8 @@ class _Pages:
         return self._page(request, "map.html", known, map=drawn, section="map")
 
     def plans(self, request: Request) -> Response:
-        from status.plan_views import plan_views
-
-        known = self._known()
-        plans = plan_views(self._settings, datetime.now(UTC))
-        waiting = sum(view.state in ("open", "begun") for view in plans)
+        known, plans = self._known(), self._plans()
+        waiting = sum(view.state in WAITING for view in plans)
         return self._page(request, "plans.html", known, plans=plans, waiting=waiting, section="plans")
 
     def plan(self, request: Request, name: str) -> Response:

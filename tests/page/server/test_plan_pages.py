@@ -76,6 +76,9 @@ def test_plans_that_wait_come_first(settings: Settings) -> None:
     found = page(settings, "/plans")
     assert [row[0] for row in found.rows if row][1:] == ["backfill-20130104-a", "backfill-20130105-b"]
     assert "1 plan waits for a person" in found.text
+    home = " ".join(" ".join(page(settings, "/").text).split())
+    assert "3 things need a person" in home, "a plan, and what the snapshot has"
+    assert f"backfill {HOURS} : a plan with 1 rows waits ./twofold plans backfill-20130104-a" in home
     assert client(settings).get("/plans/no-such").status_code == 404
 
 
