@@ -94,7 +94,7 @@ def test_the_slider_says_what_another_delay_would_have_saved(address: str, brows
     assert browser.errors == []
 
 
-def test_all_is_reached_by_keyboard_and_the_first_stop_skips_to_the_content(address: str, browser: Browser) -> None:
+def test_all_is_reached_by_keyboard_and_first_the_content(address: str, browser: Browser) -> None:
     browser.look(1280, "light")
     browser.open(f"{address}/map")
     wanted = browser.ask("document.querySelectorAll('a[href], input, summary, [tabindex=\"0\"]').length")
