@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -361,3 +363,29 @@ def test_a_page_takes_80_ms_for_a_hundred_tables(settings: Settings, path: str, 
         assert browser.get(path).status_code == 200
         took.append(time.process_time() - began)
     assert min(took) * 1_000 < most_ms
+
+
+def test_the_server_loads_no_declaration_and_no_engine(settings: Settings, lake: Lake) -> None:
+    """In a process of its own, since others of this one are loaded by other tests."""
+    saved(settings)
+    corrected(lake, ["a"], ["x"])
+    program = f"""
+import sys
+from pathlib import Path
+from fastapi.testclient import TestClient
+from infra.settings import Settings
+from page.known import Knowledge
+from page.server.app import application
+settings = Settings(home=Path(sys.argv[1]))
+client = TestClient(application(settings, lambda: None, knowledge=Knowledge(settings, advance=False)))
+assert {{client.get(path).status_code for path in {PAGES!r}}} == {{200}}
+print(*sys.modules)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(settings.home)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    loaded = set(ran.stdout.split())
+    engines = {"pyspark", "duckdb", "kafka", "airflow", "tables.flights", "tables.shop", "cli"}
+    assert not {name for name in loaded if name in engines or name.startswith(("tables.flights.", "tables.shop."))}
+    assert "deltalake" in loaded
