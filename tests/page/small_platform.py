@@ -80,7 +80,8 @@ def snapshot(**facts: Any) -> Snapshot:
 
 
 def saved(settings: Settings, now: Snapshot | None = None, catalog: Mapping[str, Any] = CATALOG) -> Snapshot:
-    """Saves the snapshot and the catalog in the store of a home."""
+    """Saves the snapshot and the catalog in the store of a home; one of `NOW` as of this moment, so that it is new."""
     now = now or snapshot()
+    now = replace(now, at=datetime.now(UTC)) if now.at == NOW else now
     assert Store(settings).save({}, snapshot=plain(now), catalog=plain(catalog))
     return now
