@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         platform_commands.down,
         platform_commands.status,
         platform_commands.doctor,
+        platform_commands.page,
         demo_command.demo,
         topic_commands.send,
         topic_commands.work,

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import Json, harmless, make_table, out, print_fault, print_json, shown
+from cli.console import Json, make_table, out, print_fault, print_json
 from infra.errors import BadDeclaration, ProcessFailed
 from infra.settings import ROOT, Settings
+from infra.text.printable import harmless, shown
 
 if TYPE_CHECKING:
     from tables.declare.analysis import Analysis

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import sys
 import time
-import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -22,35 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.errors import TwofoldError
+from infra.text.printable import document, harmless, shown, shown_duration
 
-NOTHING = "–"
 INTERRUPTED, READER_GONE = 130, 141  # the exit codes that a shell reports after SIGINT and SIGPIPE
-_ACTS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_JOINERS = frozenset("\u200c\u200d")  # part of words in Persian and Hindi, and of emoji
-
-
-def harmless(text: str, *, keep: str = "\n\t") -> str:
-    r"""Replaces every character that a terminal obeys, instead of showing it, by its escape, `\u001b`.
-
-    These are control characters, those that change the direction of writing, and invisible ones; a producer of records
-    could otherwise hide or replace output on the screen, or write to the clipboard. The escapes are those of JSON, so
-    that a JSON document keeps its meaning.
-
-    Args:
-        keep: control characters that stay.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_escaped(c) if _acts(c) and c not in keep else c for c in text)
-
-
-def _acts(character: str) -> bool:
-    return unicodedata.category(character) in _ACTS and character not in _JOINERS
-
-
-def _escaped(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[n]:02x}{units[n + 1]:02x}" for n in range(0, len(units), 2))
 
 
 class Screen(Console):
@@ -92,20 +63,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 
 
 def print_json(value: object) -> None:
-    """Prints `value` to stdout as JSON: dataclasses as objects, times in ISO 8601, any other type as text."""
-    typer.echo(harmless(json.dumps(value, indent=2, default=_plain, ensure_ascii=False)))
-
-
-def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, set | frozenset):
-        return sorted(value)
-    return str(value)
+    """Prints `value` to stdout as JSON, in the form of `infra.text.printable.document`."""
+    typer.echo(harmless(document(value, indent=2)))
 
 
 def print_error(error: TwofoldError, *, as_json: bool) -> None:
@@ -196,53 +155,6 @@ def _laid_out(
     for row in cells:
         table.add_row(*row)
     return table
-
-
-def shown(value: object) -> str:
-    """Formats a value for people: `–` for None, thousands separators, times in UTC to the second."""
-    if value is None:
-        return NOTHING
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.1f}"
-    if isinstance(value, datetime):
-        return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M:%S")
-    return str(value)
-
-
-def shown_bytes(size: int | None) -> str:
-    """Formats a size for people, in decimal units."""
-    if size is None:
-        return NOTHING
-    amount, unit = float(size), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if amount < 1_000:
-            break
-        amount, unit = amount / 1_000, larger
-    return f"{amount:,.1f} {unit}" if unit != "B" else f"{size} B"
-
-
-def shown_duration(seconds: float | None) -> str:
-    """Formats a duration: `0.4 s`, `3 min 20 s`, `2 h 05 min`, `4 days`."""
-    if seconds is None:
-        return NOTHING
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 59.5:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours < 48 else f"{hours // 24} days"
-
-
-def shown_age(then: datetime, now: datetime) -> str:
-    """Formats an age as a duration."""
-    return shown_duration((now - then).total_seconds())
 
 
 @contextmanager

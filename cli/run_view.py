@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import make_table, out, print_json, shown, shown_duration
+from cli.console import make_table, out, print_json
 from infra.settings import Settings
+from infra.text.printable import shown, shown_duration
 
 if TYPE_CHECKING:
     from batch.ledgers.run_result import Cause, RunResult

@@ -83,6 +83,7 @@ class Settings:
         "replaced; empty: `webhook-secrets` under home, in which `up` makes those that are missing",
     )
     airflow_port: int = _setting(18080, "port of the Airflow UI and API")
+    page_port: int = _setting(18085, "port of `./twofold page`, the page without Airflow")
     airflow_notifier: str = _setting(
         "",
         "`module:name` of a notifier of Airflow, or of a function of a task's context, that is called when a task "

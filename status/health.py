@@ -1,15 +1,20 @@
-"""Judges from a snapshot whether the stream of a domain needs a restart or a person."""
+"""Judges from a snapshot what needs a restart or a person: the stream of a domain, and the whole platform."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from infra.chosen_domains import driver_name
 from infra.settings import Settings
 from status.snapshot import QueryState, Snapshot, StreamHealth
 from tables.declare.registry import Registry
+from tables.declare.table import Table
 
 BROKER = "broker"
+INGEST_QUERY = "ingest"
+WELL = ("RUNNING", "STARTING")
+"""The states of a process that is well."""
 STALLED_S = 300
 """Records or versions wait, and no micro-batch was finished for this long."""
 FRESHNESS_S = 900
@@ -26,10 +31,10 @@ def stream_health(now: Snapshot, domain: str, settings: Settings, registry: Regi
     failed = {name: query.error for name, query in queries.items() if query.error}
     idle_s = {name: (now.at - query.updated_at).total_seconds() for name, query in queries.items()}
     is_long_up = any(p.name == driver and (p.uptime_s or 0) > STALLED_S for p in now.processes)
-    freshness_s = {t.name: t.freshness_ms / 1_000 for t in registry.in_order(domain) if t.freshness_ms is not None}
+    limits_s = {table.name: fresh_within_s(table) for table in registry.in_order(domain)}
     return StreamHealth(
         driver=driver,
-        down={name: states[name] for name in programs if states.get(name, "RUNNING") not in ("RUNNING", "STARTING")},
+        down={name: states[name] for name in programs if states.get(name, "RUNNING") not in WELL},
         missing=[name for name in programs if name not in states],
         stalled=[
             f"{name}: {waits}, no micro-batch for {STALLED_S} s"
@@ -40,11 +45,82 @@ def stream_health(now: Snapshot, domain: str, settings: Settings, registry: Regi
         slow=[
             f"{name}: rows are visible {query.freshness_s:.0f} s after the broker had them"
             for name, query in queries.items()
-            if (query.freshness_s or 0) > freshness_s.get(name, FRESHNESS_S) and idle_s[name] <= STALLED_S
+            if is_slow(query, limits_s.get(name, FRESHNESS_S), idle_s[name])
         ],
         lost=[str(gap) for gap in now.open_gaps if gap.topic.startswith(own)],
         captures=[f"{each.topic}: {each.fault}" for each in now.captures if each.fault and each.topic.startswith(own)],
     )
+
+
+def fresh_within_s(table: Table) -> float:
+    """Returns how long after the broker had its records the rows of a table are to be visible."""
+    return FRESHNESS_S if table.freshness_ms is None else table.freshness_ms / 1_000
+
+
+def is_slow(query: QueryState, limit_s: float, idle_s: float) -> bool:
+    """Whether rows of a query that works become visible later than they should."""
+    return (query.freshness_s or 0) > limit_s and idle_s <= STALLED_S
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that is wrong, in words.
+
+    Attributes:
+        name: the topic or table that it is about; None: the platform, or several.
+        command: what helps, or shows what does; None: the words say so.
+    """
+
+    text: str
+    name: str | None = None
+    command: str | None = None
+
+
+def found_needs(now: Snapshot) -> list[Need]:
+    """Returns what is wrong by the facts of a snapshot, in the order of its parts."""
+    return [
+        *(
+            Need(f"{o.table}: the output {o.output} has failed: {o.error}", o.table, "./twofold outputs")
+            for o in now.outputs
+            if o.error
+        ),
+        *(Need(f"{c.topic}: {c.fault}", c.topic, "./twofold doctor") for c in now.captures if c.fault),
+        *(Need(str(gap), gap.topic, "./twofold acknowledge") for gap in now.open_gaps),
+        *(Need(f"{p.name} is {p.state}", None, "./twofold up") for p in now.processes if p.state not in WELL),
+        *(
+            Need(f"{q.domain}.{q.query} has failed: {q.error}", _table_of(q), "./twofold doctor")
+            for q in now.queries
+            if q.error
+        ),
+        *(
+            Need(
+                f"{t.name}: audits found {t.audit.unexplained:,} rows that nothing explains",
+                t.name,
+                f"./twofold reconcile {t.name} --repair",
+            )
+            for t in now.tables
+            if t.audit and t.audit.unexplained
+        ),
+    ]
+
+
+def needs_of(now: Snapshot) -> list[Need]:
+    """Returns all that is wrong: what `status` prints, and what the watch of each stream fails for, with what helps."""
+    known = {need.text: need for need in found_needs(now)}
+    streams = [need for domain in now.health for need in _stream_needs(domain, now)] if now.processes else []
+    return [*(known.get(problem, Need(problem)) for problem in now.problems), *streams]
+
+
+def _stream_needs(domain: str, now: Snapshot) -> Iterator[Need]:
+    health = now.health[domain]
+    yield from (Need(f"{name} is not supervised", None, "./twofold up") for name in health.missing)
+    for text in (*health.stalled, *health.slow):
+        name = f"{domain}.{text.partition(':')[0]}"
+        yield Need(f"{domain}.{text}", name if any(table.name == name for table in now.tables) else None)
+
+
+def _table_of(query: QueryState) -> str | None:
+    return None if query.query == INGEST_QUERY else f"{query.domain}.{query.query}"
 
 
 def _waiting(now: Snapshot, domain: str, queries: Mapping[str, QueryState]) -> dict[str, str]:

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import pyarrow as pa
 
-from batch.ledgers.audit_history import LastAudit, last_audits
-from batch.ledgers.run_ledgers import CORRECTIONS
-from infra.delta.datafusion_sql import select
-from infra.delta.file_statistics import bounds_of
-from infra.delta.lake import Lake
+from batch.ledgers.audit_history import LastAudit
+from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import BrokerUnreachable, TwofoldError
 from infra.instants import from_epoch_ms
 from infra.kafka.topic_admin import PartitionOffsets, offsets
 from infra.process import supervisor
 from infra.process.supervisor import ProcessState
 from infra.settings import Settings
-from status.captures import capture_states
-from status.health import stream_health
-from status.outputs import output_reports
-from status.plain_text import plain_text_problems
+from status.catalog import catalog_of
+from status.fold import Facts
+from status.health import found_needs, stream_health
+from status.parts.captures import capture_states
+from status.parts.outputs import output_reports
+from status.parts.plain_text import plain_text_problems
+from status.parts.unloaded_dags import unloaded_dags
 from status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
-from status.unloaded_dags import unloaded_dags
+from status.store import Store
 from streaming.ingest.broker_retention import Retention, retention
 from streaming.query.progress import Progress, read
 from streaming.watermarks import by_input, held_back_by
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic
-from tables.refresh.acceptance import live_unproved, of_other_code, refused
+from tables.refresh.acceptance import live_unproved, refused
 from tables.refresh.events.ingested_offsets import ROWLESS
 from tables.refresh.events.lost_offsets import gaps
 
@@ -43,11 +43,11 @@ _MOST_LOOKS = 50
 
 
 class Observer:
-    """Takes snapshots of one platform, each from the state of that moment."""
+    """Takes snapshots of one platform, each from the state of that moment, and saves what it learned in the store."""
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
         self._settings, self._registry = settings, registry
-        self._lake = Lake(settings)
+        self._lake, self._store = Lake(settings), Store(settings)
 
     def snapshot(self, *, with_retention: bool = False) -> Snapshot:
         """Reads everything; a part that does not answer is left out and named in `problems`.
@@ -60,41 +60,33 @@ class Observer:
         progress = _tolerant(problems, "progress", lambda: declared_progress(settings, registry)) or []
         processes = supervisor.state(settings)
         bounds = _tolerant(problems, "broker", lambda: _offsets(settings, registry, processes)) or {}
-        audits = last_audits(lake)
+        facts = Facts(lake, self._store.heads())
+        audits = facts.audits()
         at, lost = datetime.now(UTC), [gap for gap in gaps(lake) if gap.topic not in registry.elsewhere]
         ingested = {topic: ends for p in progress if p.query == "ingest" for topic, ends in p.offsets.items()}
         kept: Mapping[str, Retention] | None = None
         if with_retention and bounds:
             kept = _tolerant(problems, "retention", lambda: retention(settings, registry.topics, bounds, ingested, at))
         captured = _tolerant(problems, "captures", lambda: capture_states(settings, registry)) if processes else []
-        tables = self._tables(problems, audits)
+        tables = self._tables(problems, facts, audits)
         outputs = _tolerant(problems, "outputs", lambda: output_reports(lake, registry, at)) or []
-        problems += [f"{o.table}: the output {o.output} has failed: {o.error}" for o in outputs if o.error]
         unloaded = _tolerant(problems, "Airflow", lambda: unloaded_dags(settings, registry, processes))
         problems += [unloaded] if unloaded else []
         problems += _tolerant(problems, "quarantine", lambda: plain_text_problems(lake, registry, at)) or []
-        problems += [f"{capture.topic}: {capture.fault}" for capture in captured or [] if capture.fault]
-        problems += [str(gap) for gap in lost if gap.is_open]
         problems += live_unproved(lake, registry).values()
         problems += [
             f"{name}: not all rows are known to be of the accepted code, see `./twofold plan {name.split('.')[0]}`"
-            for name in of_other_code(lake, [*registry.topics, *registry.tables])
-        ]
-        problems += [f"{p.name} is {p.state}" for p in processes if p.state not in ("RUNNING", "STARTING")]
-        problems += [f"{p.domain}.{p.query} has failed: {p.error}" for p in progress if p.error]
-        problems += [
-            f"{name}: audits found {audit.unexplained:,} rows that nothing explains"
-            for name, audit in audits.items()
-            if audit.unexplained and name not in registry.elsewhere
+            for name in (*registry.topics, *registry.tables)
+            if facts.is_of_other_code(name)
         ]
         now = Snapshot(
             at=at,
             processes=processes,
             topics=[
-                _topic(topic, bounds.get(name, {}), ingested.get(name, {}), (kept or {}).get(name), lake)
+                _topic(topic, bounds.get(name, {}), ingested.get(name, {}), (kept or {}).get(name), facts)
                 for name, topic in registry.topics.items()
             ],
-            queries=[_query(p, registry, lake) for p in progress],
+            queries=[_query(p, registry, lake, facts) for p in progress],
             tables=tables,
             problems=problems,
             gaps=lost,
@@ -104,61 +96,33 @@ class Observer:
             outputs=outputs,
             not_run=registry.not_run,
         )
-        return replace(
-            now, health={domain: stream_health(now, domain, settings, registry) for domain in registry.domains}
-        )
+        health = {domain: stream_health(now, domain, settings, registry) for domain in registry.domains}
+        now = replace(now, health=health, problems=[*problems, *(need.text for need in found_needs(now))])
+        catalog = catalog_of(registry, facts)
+        self._store.save(facts.heads, snapshot=now, catalog=catalog)
+        return now
 
-    def _tables(self, problems: list[str], audits: Mapping[str, LastAudit]) -> list[TableState]:
-        registry, lake = self._registry, self._lake
-        late = _tolerant(problems, "late records", lambda: count_late(lake, registry)) or {}
-        corrections = _tolerant(problems, "corrections", lambda: count_corrections(lake)) or {}
+    def _tables(self, problems: list[str], facts: Facts, audits: Mapping[str, LastAudit]) -> list[TableState]:
+        registry = self._registry
+        late = _tolerant(problems, "late records", lambda: facts.late(registry)) or {}
+        corrections = _tolerant(problems, "corrections", facts.corrections) or {}
         states = []
         for table in registry.in_order():
-            oldest, newest = time_bounds(lake, table)
+            oldest, newest = facts.bounds(table.full_name, table.event_time)
             states.append(
                 TableState(
                     name=table.full_name,
                     strategy=registry.strategy(table),
-                    rows=_if_there(lake, table.full_name, lake.rows),
+                    rows=facts.rows(table.full_name),
                     late=late.get(table.full_name),
                     corrections=corrections.get(table.full_name, 0),
-                    version=_if_there(lake, table.full_name, lake.version),
+                    version=facts.version(table.full_name),
                     audit=audits.get(table.full_name),
                     oldest=oldest,
                     newest=newest,
                 )
             )
         return states
-
-
-def time_bounds(lake: Lake, table: Table) -> tuple[date | None, date | None]:
-    """Returns the least and the greatest event time of a table's rows; None twice if rows have none."""
-    if table.event_time is None or not lake.exists(table.full_name):
-        return None, None
-    return bounds_of(lake.open(table.full_name), table.event_time)
-
-
-def count_late(lake: Lake, registry: Registry) -> dict[str, int]:
-    """Counts per table the records of its topics that were later than its watermark; only of tables whose rows close.
-
-    An upper bound of what their streams dropped: each of them also waited for its slowest input.
-    """
-    late = {}
-    for table in registry.in_order():
-        if table.closes_at:
-            names = [declared.full_name for declared in registry.upstream(table) if isinstance(declared, Topic)]
-            condition = f"{OFFSET} IS NOT NULL AND {LATE_BY_MS} >= {table.watermark_ms}"
-            rows = (select(lake.open(name), [LATE_BY_MS], condition) for name in names if lake.exists(name))
-            late[table.full_name] = sum(map(len, rows))
-    return late
-
-
-def count_corrections(lake: Lake) -> dict[str, int]:
-    """Counts per table the rows that were corrected so far, from the ledger."""
-    if not lake.exists(CORRECTIONS):
-        return {}
-    counts = select(lake.open(CORRECTIONS), ["table"])["table"].value_counts()
-    return {entry["values"]: entry["counts"] for entry in counts.to_pylist()}
 
 
 def declared_progress(settings: Settings, registry: Registry) -> list[Progress]:
@@ -184,14 +148,14 @@ def _topic(
     bounds: Mapping[int, PartitionOffsets],
     ingested_to: Mapping[int, int],
     kept: Retention | None,
-    lake: Lake,
+    facts: Facts,
 ) -> TopicState:
     leaves = kept.leaves_in_s if kept else {}
     return TopicState(
         name=topic.full_name,
         partitions=[_partition(n, bounds.get(n), ingested_to.get(n), leaves.get(n)) for n in range(topic.partitions)],
-        events=_if_there(lake, topic.full_name, lake.rows),
-        quarantined=_if_there(lake, f"{topic.full_name}_quarantine", lake.rows),
+        events=facts.rows(topic.full_name),
+        quarantined=facts.rows(topic.full_name + QUARANTINE),
         archive_bytes=kept.archive_bytes if kept else None,
     )
 
@@ -214,9 +178,10 @@ def _partition(
     )
 
 
-def _query(progress: Progress, registry: Registry, lake: Lake) -> QueryState:
+def _query(progress: Progress, registry: Registry, lake: Lake, facts: Facts) -> QueryState:
     table = registry.tables.get(f"{progress.domain}.{progress.query}")
-    watermarks = {} if table is None else by_input(lake, registry, table)
+    watermarks = {} if table is None else by_input(facts.newest_ms, registry, table)
+    behind, behind_s = (None, None) if table is None else _behind(progress, table, registry, lake, facts)
     return QueryState(
         domain=progress.domain,
         query=progress.query,
@@ -229,28 +194,34 @@ def _query(progress: Progress, registry: Registry, lake: Lake) -> QueryState:
         batch_s=progress.batch_s,
         freshness_s=progress.freshness_s,
         updated_at=progress.updated_at,
-        behind=None if progress.query == "ingest" else _behind(progress, registry, lake),
+        behind=behind,
+        behind_s=behind_s,
         error=progress.error,
     )
 
 
-def _behind(progress: Progress, registry: Registry, lake: Lake) -> int | None:
-    table = registry.tables.get(f"{progress.domain}.{progress.query}")
-    if table is None:
-        return None
-    sources = [declared.full_name for declared in registry.upstream(table) if lake.exists(declared.full_name)]
-    return sum(_waiting(lake, name, progress.versions.get(name, 0)) for name in sources)
+def _behind(progress: Progress, table: Table, registry: Registry, lake: Lake, facts: Facts) -> tuple[int, float | None]:
+    """Counts the commits of the inputs that wait, and returns the age of the first one in seconds, if there is one."""
+    ends = {declared.full_name: facts.version(declared.full_name) for declared in registry.upstream(table)}
+    waits = [_waiting(lake, name, progress.versions.get(name, 0), n) for name, n in ends.items() if n is not None]
+    firsts_ms = [first_ms for _, first_ms in waits if first_ms is not None]
+    age_s = max(0.0, time.time() - min(firsts_ms) / 1_000) if firsts_ms else None
+    return sum(count for count, _ in waits), age_s
 
 
-def _waiting(lake: Lake, name: str, start: int) -> int:
-    """Commits from a version on that changed rows; of many the older ones are all counted, since each takes a look."""
-    end = lake.version(name) + 1
+def _waiting(lake: Lake, name: str, start: int, newest: int) -> tuple[int, int | None]:
+    """Counts commits from a version on that changed rows, and returns the time of the first that was looked at.
+
+    If there are many, the older ones are all counted, since each takes a look.
+    """
+    end = newest + 1
     looked_from = max(start, end - _MOST_LOOKS)
     try:
-        looked_at = list(lake.commits(name, looked_from - 1, end - 1))
+        looked_at = list(lake.commits(name, looked_from - 1, newest))
     except FileNotFoundError:  # the log was cleaned up
-        return max(end - start, 0)
-    return looked_from - start + sum(commit.changes and commit.info.get("cause") not in ROWLESS for commit in looked_at)
+        return max(end - start, 0), None
+    waiting = [c.timestamp_ms for c in looked_at if c.changes and c.info.get("cause") not in ROWLESS]
+    return looked_from - start + len(waiting), min(waiting, default=None)
 
 
 def _tolerant(problems: list[str], part: str, read: Callable[[], T]) -> T | None:
@@ -259,7 +230,3 @@ def _tolerant(problems: list[str], part: str, read: Callable[[], T]) -> T | None
     except (TwofoldError, pa.ArrowException) as error:  # Arrow's: a file of a Delta table cannot be read
         problems.append(f"{part}: {error.message if isinstance(error, TwofoldError) else error}")
         return None
-
-
-def _if_there(lake: Lake, name: str, read: Callable[[str], T]) -> T | None:
-    return read(name) if lake.exists(name) else None

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from batch.ledgers.audit_history import LastAudit
-    from infra.capture.debezium_connector import CaptureState
-    from infra.process.supervisor import ProcessState
-    from status.outputs import OutputReport
-    from tables.refresh.events.lost_offsets import Gap
+from batch.ledgers.audit_history import LastAudit
+from infra.capture.debezium_connector import CaptureState
+from infra.process.supervisor import ProcessState
+from status.parts.outputs import OutputReport
+from tables.refresh.events.lost_offsets import Gap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +75,7 @@ class QueryState:
         held_back_by: the input that lets it go least far.
         behind: commits of its inputs with changed rows that it has not taken yet; None for ingest, whose lag is its
             topics'.
+        behind_s: seconds since the first of them; None as `behind`, and if none waits.
         error: why it has failed; empty while it runs.
     """
 
@@ -93,6 +92,7 @@ class QueryState:
     updated_at: datetime
     behind: int | None
     error: str
+    behind_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +113,8 @@ class TableState:
     corrections: int | None
     version: int | None
     audit: LastAudit | None = None
-    oldest: date | None = None
-    newest: date | None = None
+    oldest: datetime | date | None = None
+    newest: datetime | date | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tables.declare.table import Table
 from tables.declare.topic import Topic
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
 
 if TYPE_CHECKING:
-    from infra.delta.lake import Lake
     from tables.declare.registry import Registry
 
 
-def by_input(lake: Lake, registry: Registry, table: Table) -> dict[str, int | None]:
+def by_input(newest_ms: Callable[[Topic], int | None], registry: Registry, table: Table) -> dict[str, int | None]:
     """Maps each topic to its newest event time minus the table's delay, epoch milliseconds; None if it has no event.
 
     Once the stream has read all records, its watermark is the least of these (Spark's policy `min`). Empty for a table
     whose rows never close.
+
+    Args:
+        newest_ms: the newest event time of a topic, epoch milliseconds.
     """
     if not table.closes_at:
         return {}
     watermarks: dict[str, int | None] = {}
     for source in registry.upstream(table):
         if isinstance(source, Topic):
-            newest_ms = read_ingested_offsets(lake, source).newest_ms if lake.exists(source.full_name) else None
-            watermarks[source.full_name] = None if newest_ms is None else newest_ms - table.watermark_ms
+            newest = newest_ms(source)
+            watermarks[source.full_name] = None if newest is None else newest - table.watermark_ms
     return watermarks
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batch.ledgers.run_result import RUNS
 from infra.delta.datafusion_sql import select
 from infra.delta.lake import Lake
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 _COLUMNS = ("table", "cause", "recorded_at", "turn", "turns", "rows", "unexplained")
 
@@ -34,12 +37,16 @@ class LastAudit:
     all_since: datetime | None
 
 
-def last_audits(lake: Lake) -> dict[str, LastAudit]:
-    """Returns the last audit by table; a table that was never audited is left out."""
-    if not lake.exists(RUNS):
+def last_audits(lake: Lake, runs: DeltaTable | None = None) -> dict[str, LastAudit]:
+    """Returns the last audit by table; a table that was never audited is left out.
+
+    Args:
+        runs: the ledger at a version; None: as it is now.
+    """
+    if runs is None and not lake.exists(RUNS):
         return {}
     told: dict[str, list[Mapping[str, Any]]] = {}
-    for row in select(lake.open(RUNS), _COLUMNS, "cause IN ('audit', 'repair')").to_pylist():
+    for row in select(runs or lake.open(RUNS), _COLUMNS, "cause IN ('audit', 'repair')").to_pylist():
         told.setdefault(row["table"], []).append(row)
     audits = {table: _last(sorted(rows, key=lambda row: row["recorded_at"])) for table, rows in told.items()}
     return {table: audit for table, audit in audits.items() if audit}

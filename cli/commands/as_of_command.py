@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.commands.run_commands import TableOrDomain
-from cli.console import Json, make_table, out, print_json, shown
+from cli.console import Json, make_table, out, print_json
 from cli.parsing import parse_offsets, parse_time
 from infra.errors import BadArgument
 from infra.settings import Settings
+from infra.text.printable import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

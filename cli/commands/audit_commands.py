@@ -9,9 +9,10 @@ import typer
 from rich.markup import escape
 
 from cli.commands.run_commands import From, Partitions, To, parse_selection, table_names
-from cli.console import Json, make_table, out, print_json, shown_duration
+from cli.console import Json, make_table, out, print_json
 from cli.parsing import require_share
 from infra.settings import Settings
+from infra.text.printable import shown_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,10 +9,11 @@ import typer
 from rich.markup import escape
 
 from cli.commands.run_commands import TableOrDomain
-from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown_duration
+from cli.console import Json, make_table, out, print_json
 from cli.parsing import parse_key, parse_time
 from infra.errors import BadArgument
 from infra.settings import Settings
+from infra.text.printable import NOTHING, shown, shown_duration
 from status.words import CAUSES, CHANGES
 
 if TYPE_CHECKING:

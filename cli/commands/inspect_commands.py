@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import NOTHING, Json, harmless, make_table, out, print_json, shown, shown_age, shown_duration
+from cli.console import Json, make_table, out, print_json
 from infra.errors import BadArgument
 from infra.settings import Settings
 from infra.sql.names import DUCKDB
+from infra.text.printable import NOTHING, harmless, shown, shown_age, shown_duration
 
 if TYPE_CHECKING:
     from batch.ledgers.audit_history import LastAudit
@@ -255,95 +256,28 @@ class Page:
 
 
 def _page(declared: Topic | Table, registry: Registry, lake: Lake, settings: Settings) -> Page:
-    from batch.ledgers.audit_history import last_audits
+    from status.catalog import entry_of
+    from status.fold import Facts
     from streaming.query.progress import read
     from tables.declare.topic import Topic
 
-    name, there = declared.full_name, lake.exists(declared.full_name)
+    name, facts = declared.full_name, Facts(lake)
+    entry, rows = entry_of(declared, registry, facts), facts.rows(name)
     query = "ingest" if isinstance(declared, Topic) else declared.name
     running = [p for p in read(settings, declared.domain) if p.query == query]
     return Page(
         name=name,
-        description=declared.description,
-        declaration=_topic_facts(declared) if isinstance(declared, Topic) else _table_facts(declared, registry, lake),
-        columns=_columns(declared, registry, lake if there else None),
-        rules=[str(rule) for rule in declared.checks],
-        rows=lake.rows(name) if there else None,
+        description=entry.description,
+        declaration=entry.declaration,
+        columns=entry.columns,
+        rules=entry.rules,
+        rows=rows,
         freshness_s=running[0].freshness_s if running else None,
         updated_at=running[0].updated_at if running else None,
-        audit=last_audits(lake).get(name),
-        commits=_commits(lake, name) if there else [],
-        newest=_newest(lake, name, declared.event_time) if there else [],
+        audit=facts.audits().get(name),
+        commits=[] if rows is None else _commits(lake, name),
+        newest=[] if rows is None else _newest(lake, name, declared.event_time),
     )
-
-
-def _topic_facts(topic: Topic) -> dict[str, object]:
-    clock = topic.clock
-    off = clock and f"{clock.received or '_appended_at'} - {clock.sent}, at most {clock.bound}"
-    facts: dict[str, object] = {
-        "kind": "topic and its events",
-        "record key": topic.message_key,
-        "event time": f"{topic.event_time} = {clock.event} + ({off})" if clock else topic.event_time,
-        "report time": topic.report_time,
-        "append time": "_appended_at",
-        "future": f"up to {topic.max_future_skew} beyond the append time" if topic.max_future_skew else "believed",
-        "idle": topic.idle_timeout
-        and f"after {topic.idle_timeout}; then its time goes on with that of the other topics",
-        "a repeated record agrees in": None if topic.compacted else list(topic.same_record),
-        "partitions": topic.partitions,
-        "archive": "every closed segment is kept for ever" if topic.tiered else "none",
-        "compacted": "the newest record of each key; one without a value removes it" if topic.compacted else None,
-    }
-    return {fact: value for fact, value in facts.items() if value is not None}
-
-
-def _table_facts(table: Table, registry: Registry, lake: Lake) -> dict[str, object]:
-    strategy = registry.strategy(table)
-    facts: dict[str, object] = {
-        "kind": f"table, {strategy}: {strategy.meaning}",
-        "reads": [declaration.full_name for declaration in registry.upstream(table)],
-        "key": list(table.primary_key),
-        "event time": table.event_time,
-        "ends at": table.ends_at,
-        "watermark": table.watermark if table.closes_at else None,
-        "closes at": table.closes_at,
-        "latest by": list(table.sequence_by) or None,
-        "recomputed by": list(table.recompute_by),
-        "recomputed whole by a change of": _whole_scopes(table, registry, lake) or None,
-        "as inputs name it": dict(table.scope_columns) if table.scope_columns else None,
-        "depends_within": table.depends_within,
-        "owner": table.owner,
-        "tags": list(table.tags) or None,
-        "fresh within": table.freshness,
-        "inferred": list(table.inferred) or None,
-        "late records": {"correct": "end in corrections", "drop": "are counted and listed"}[table.late],
-    }
-    return {fact: value for fact, value in facts.items() if value is not None}
-
-
-def _whole_scopes(table: Table, registry: Registry, lake: Lake) -> list[str]:
-    """Returns the inputs whose changes recompute the whole table, if the columns of all inputs are known."""
-    from tables.declare.analysis import whole_scopes
-
-    def columns_of(source: Table) -> list[str]:
-        there = lake.exists(source.full_name)
-        return [f.name for f in lake.open(source.full_name).schema().fields] if there else source.statistics
-
-    return whole_scopes(registry, table, columns_of)
-
-
-def _columns(declared: Topic | Table, registry: Registry, lake: Lake | None) -> list[dict[str, str]]:
-    from tables.declare.topic import Topic
-
-    described = registry.descriptions.get(declared.full_name, {})
-    types: Mapping[str, str] = declared.schema if isinstance(declared, Topic) else dict.fromkeys(described, "")
-    if lake is not None:
-        fields = lake.open(declared.full_name).schema().fields
-        types = {field.name: getattr(field.type, "type", str(field.type)) for field in fields}
-    texts = {name: {"description": text} for name, text in described.items()}
-    lineage = {} if isinstance(declared, Topic) else declared.lineage
-    made_of = {name: {"made of": ", ".join(of)} for name, of in lineage.items()}
-    return [{"name": n, "type": text, **texts.get(n, {}), **made_of.get(n, {})} for n, text in types.items()]
 
 
 def _told(column: Mapping[str, str]) -> str:

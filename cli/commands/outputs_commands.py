@@ -10,14 +10,15 @@ import typer
 from rich.markup import escape
 
 from cli.commands.rebuild_commands import TableName
-from cli.console import Json, make_table, out, print_json, shown_duration
+from cli.console import Json, make_table, out, print_json
 from infra.errors import BadArgument, nearest
 from infra.settings import Settings
+from infra.text.printable import shown_duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from status.outputs import OutputReport
+    from status.parts.outputs import OutputReport
     from tables.declare.outputs.output import Output
     from tables.declare.table import Table
 
@@ -31,7 +32,7 @@ def outputs(context: typer.Context, as_json: Json = False) -> None:
     if context.invoked_subcommand is not None:
         return
     from infra.delta.lake import Lake
-    from status.outputs import output_reports
+    from status.parts.outputs import output_reports
     from tables.declare.registry import running
 
     settings = Settings.from_environment()

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from cli.commands.run_commands import ApprovedBy
-from cli.console import Json, make_table, out, print_json, shown
+from cli.console import Json, make_table, out, print_json
 from cli.run_view import (
     Why,
     changed_domains,
@@ -24,6 +24,7 @@ from cli.run_view import (
     show_plan,
 )
 from infra.settings import Settings
+from infra.text.printable import shown
 
 if TYPE_CHECKING:
     from batch.ledgers.run_result import RunResult

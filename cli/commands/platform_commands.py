@@ -12,10 +12,11 @@ from rich.panel import Panel
 
 from cli.capture_start import captures_tables, wait_for_tables
 from cli.commands.outputs_commands import outputs_table
-from cli.console import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_duration, step
+from cli.console import Json, make_table, out, print_json, step
 from cli.outputs_start import keeps_copies
 from infra.errors import LogGap
 from infra.settings import Settings
+from infra.text.printable import NOTHING, shown_age, shown_bytes, shown_duration
 
 if TYPE_CHECKING:
     from infra.postgres.database_connection import Address
@@ -93,10 +94,10 @@ def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
     from infra.delta.lake import Lake
     from infra.process.doctor import examine
-    from status.captures import capture_findings
     from status.findings import declarations_finding, streams_finding, webhook_findings
-    from status.outputs import outputs_finding
-    from status.unloaded_dags import dags_finding
+    from status.parts.captures import capture_findings
+    from status.parts.outputs import outputs_finding
+    from status.parts.unloaded_dags import dags_finding
     from tables.declare.registry import running
     from tables.declare.sources.webhook_topic import webhook_topics
 
@@ -124,6 +125,19 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
+def page() -> None:
+    """Serve the page on this machine, without Airflow: what needs you, tables, topics; until it is interrupted.
+
+    It only reads, and asks for the user and the password of Airflow.
+    """
+    from infra.airflow.airflow_processes import USER, password
+    from page.server.standalone import address, serve
+
+    settings = Settings.from_environment()
+    out.print(f"{address(settings)}  [dim]user {USER}, password {escape(password(settings))}; stop it with Ctrl-C[/]")
+    serve(settings)
+
+
 def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = True) -> None:
     """Prints the addresses of the platform's pages, and the next commands."""
     from tables.declare.sources.webhook_topic import webhook_topics
@@ -133,6 +147,7 @@ def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = T
         from infra.airflow.airflow_processes import USER, base_url, password
 
         lines += [("Airflow", base_url(settings)), ("", f"user {USER}, password {password(settings)}")]
+        lines += [("Page", f"{base_url(settings)}/twofold/")]
     for at, names in _databases(settings, registry).items():
         lines += [("Database", f"{at.host}:{at.port}, database {' and '.join(names)}")]
         lines += [("", f"user {at.user}, password {at.password}")]

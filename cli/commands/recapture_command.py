@@ -65,7 +65,7 @@ def _preview(settings: Settings, registry: Registry, lake: Lake, topic: Topic, c
     """Prints the differences between the rows that follow from the changes and those of the database."""
     from batch.audit.database_audit import EXAMPLES, compare_with_database
     from batch.audit.hash_buckets import Turn
-    from status.captures import capture_states
+    from status.parts.captures import capture_states
 
     faults = [state.fault for state in capture_states(settings, registry) if state.topic == capture.topic]
     with step(f"Rows of {capture.table} in the database"):

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.commands.rebuild_commands import TableName
-from cli.console import NOTHING, Json, make_table, out, print_json
+from cli.console import Json, make_table, out, print_json
 from infra.errors import ProcessFailed
 from infra.settings import Settings
+from infra.text.printable import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import Json, make_table, out, print_json, shown_duration
+from cli.console import Json, make_table, out, print_json
 from cli.parsing import parse_days, parse_speed, require_share
 from infra.settings import Settings
+from infra.text.printable import shown_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable

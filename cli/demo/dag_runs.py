@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cli.console import out, shown_duration
+from cli.console import out
 from cli.demo.live_view import LINE
 from infra.errors import ProcessFailed
 from infra.settings import Settings
-from status.unloaded_dags import why_unloaded
+from infra.text.printable import shown_duration
+from status.parts.unloaded_dags import why_unloaded
 
 if TYPE_CHECKING:
     from rich.status import Status

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.panel import Panel
 
-from cli.console import make_table, out, shown_duration, step
+from cli.console import make_table, out, step
 from cli.demo.live_view import LiveTraffic, feeding, moving
 from cli.parsing import parse_date
 from infra.errors import BadArgument, ProcessFailed, UnexplainedDifference, nearest
 from infra.settings import Settings
+from infra.text.printable import shown_duration
 
 if TYPE_CHECKING:
     from cli.demo.demo_report import Account, TableAccount

@@ -16,7 +16,7 @@ from infra.settings import Settings
 from infra.sql.names import DUCKDB
 from outputs.copy_comparison import compare_copy
 from outputs.targets.open_target import open_target
-from status.observer import count_corrections, count_late
+from status.fold import Facts
 from streaming.query.progress import read
 from traffic import ack_journal
 from traffic.expected import expected_tables
@@ -149,7 +149,8 @@ def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mappi
     start, end = fed_days(analyst, domain)
     topics = registry.domain_topics(domain)
     bounds = offsets(settings, [topic.full_name for topic in topics])
-    late, corrected = count_late(lake, registry), count_corrections(lake)
+    facts = Facts(lake)
+    late, corrected = facts.late(registry), facts.corrections()
     added = _rows_added(analyst)
     tables = []
     for table in registry.in_order(domain):

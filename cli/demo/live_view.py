@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from cli.console import make_table, out, shown_age, shown_duration
+from cli.console import make_table, out
 from infra.settings import Settings
+from infra.text.printable import shown_age, shown_duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

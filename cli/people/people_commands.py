@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cli.console import Json, harmless, out, print_json
+from cli.console import Json, out, print_json
 from infra.errors import BadArgument
 from infra.instants import from_epoch_ms
 from infra.settings import Settings
+from infra.text.printable import harmless
 
 if TYPE_CHECKING:
     from infra.keys.key_store import KeyStore

@@ -53,8 +53,13 @@ def changed_rows(
 
 def side_of(row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Splits a row of a change feed into its side, `before` or `after`, and the table's own columns."""
-    side = "before" if row[_CHANGE_TYPE] in ("update_preimage", "delete") else "after"
+    side = "before" if is_old(row) else "after"
     return side, {column: value for column, value in row.items() if not column.startswith(("_commit", "_change"))}
+
+
+def is_old(row: Mapping[str, Any]) -> bool:
+    """Whether a row of a change feed is one that was replaced or removed."""
+    return row[_CHANGE_TYPE] in ("update_preimage", "delete")
 
 
 def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str]) -> tuple[pa.Table, pa.Table]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from types import EllipsisType
 from typing import TYPE_CHECKING
@@ -79,12 +79,6 @@ def accepted_code(lake: Lake, name: str, table: DeltaTable | None = None) -> Acc
     info = lake.newest_info(name, FINGERPRINT, at=table.version()) or {}
     rules = info if RULES in info else lake.newest_info(name, RULES, at=table.version()) or {}
     return Accepted(code=str(info[FINGERPRINT]), rules=str(rules.get(RULES, ""))) if info else None
-
-
-def of_other_code(lake: Lake, names: Iterable[str]) -> list[str]:
-    """Filters tables to those with rows that are not known to be of the accepted code."""
-    facts = {name: accepted_code(lake, name) for name in names if lake.exists(name)}
-    return [name for name, fact in facts.items() if fact and not fact.is_whole]
 
 
 def accept(

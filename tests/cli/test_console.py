@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from cli import console as screen
-from cli.console import make_table, needed_width, shown, shown_bytes, shown_duration
+from cli.console import make_table, needed_width
+from infra.text.printable import shown, shown_bytes, shown_duration
 
 
 @pytest.mark.parametrize(

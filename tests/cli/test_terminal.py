@@ -24,12 +24,12 @@ from deltalake import write_deltalake
 from batch.ledgers.run_result import RunResult
 from batch.plan.plan import Plan, TableChange
 from cli.__main__ import COMMANDS
-from cli.console import harmless
 from cli.sql_query import Analyst
 from cli.sql_shell import matching, words
 from infra.delta.lake import Lake
 from infra.errors import TwofoldError
 from infra.settings import ROOT, Settings
+from infra.text.printable import harmless
 from outputs.targets.search_index import Match
 from quality.check_result import RuleVerdict, Verdict
 from quality.rules import not_null
@@ -45,6 +45,7 @@ OBEYED = set(HOSTILE) - set("]52;c;cm0gLXJm[2J31mgnp.exe")
 SILENT = {
     "up": "names and addresses of processes, which are ours",
     "down": "counts of processes",
+    "page": "an address and a password, which are ours",
     "demo": "the counts of tables",
     "traffic": "counts of records",
     "send": "counts of records",

@@ -18,7 +18,7 @@ from infra.airflow.dag_names import OF_TABLES, OF_TOPICS
 from infra.chosen_domains import choose_domains
 from infra.errors import BadArgument
 from infra.settings import ROOT, Settings
-from status.unloaded_dags import declared_dags
+from status.parts.unloaded_dags import declared_dags
 from tables.declare.registry import load
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 

@@ -134,7 +134,7 @@ def sent_to_the_parent(registry: Registry, home: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("declared", [None, DECLARED], ids=["ours", "nexmark"])
 def test_every_dag_arrives_where_airflow_stores_it(declared: Path | None, tmp_path: Path) -> None:
-    from status.unloaded_dags import declared_dags
+    from status.parts.unloaded_dags import declared_dags
 
     registry = load(declared)
     arrived = sent_to_the_parent(registry, tmp_path)
@@ -148,7 +148,7 @@ def test_every_dag_arrives_where_airflow_stores_it(declared: Path | None, tmp_pa
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_the_dags_of_any_domain_arrive_with_what_was_declared(registry: Registry, tmp_path: Path) -> None:
-    from status.unloaded_dags import declared_dags
+    from status.parts.unloaded_dags import declared_dags
 
     [domain] = registry.domains
     arrived = sent_to_the_parent(registry, tmp_path)

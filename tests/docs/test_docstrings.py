@@ -26,13 +26,15 @@ ROOMS_IN_PLAIN_ENGLISH = (
     "intake",
     "analysts",
     "status",
+    "page",
     "dags",
     "traffic",
     "cli",
 )
 NOT_YET = ("tables/declare/topic.py", "tables/flights", "tables/shop")
 ALL_ROOMS = (
-    *("infra", "tables", "quality", "streaming", "outputs", "batch", "intake", "dags", "traffic", "cli", "docs"),
+    *("infra", "tables", "quality", "streaming", "outputs", "batch", "intake", "status", "page", "dags"),
+    *("traffic", "cli", "docs"),
     "twofold",
 )
 

@@ -19,7 +19,7 @@ import pytest
 
 from infra.airflow.airflow_api import Client
 from infra.settings import ROOT, Settings
-from status.unloaded_dags import declared_dags, why_unloaded
+from status.parts.unloaded_dags import declared_dags, why_unloaded
 from tables.declare.registry import load
 from tests.infra.conftest import free_port
 from traffic.expected.expected_tables import KEYS

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from batch.ledgers.audit_history import LastAudit
 from infra.capture.debezium_connector import CaptureState
 from infra.process.supervisor import ProcessState, State
 from infra.settings import Settings
-from status.health import stream_health
-from status.snapshot import PartitionState, QueryState, Snapshot, StreamHealth, TopicState
+from status.health import Need, found_needs, needs_of, stream_health
+from status.snapshot import PartitionState, QueryState, Snapshot, StreamHealth, TableState, TopicState
 from tables.declare.registry import Registry
 from tables.refresh.events.lost_offsets import Gap
 from tests.tables.declared import a_table, bound_as
 
 AT = datetime(2013, 1, 5, 12, tzinfo=UTC)
+AUDIT = LastAudit(at=AT, turn=0, of=1, rows=9_000, unexplained=1_200, all_since=AT)
 LONG_AGO, JUST_NOW = AT - timedelta(minutes=10), AT - timedelta(seconds=1)
 
 
@@ -127,3 +130,44 @@ def test_a_capture_of_the_domain_that_lost_changes_is_found() -> None:
         for topic, fault in faults.items()
     ]
     assert look(*UP, captures=captures).captures == ["flights.planes: the slot is gone"]
+
+
+def test_what_is_wrong_comes_with_what_helps() -> None:
+    late = TableState(
+        name="flights.flights", strategy="latest", rows=1, late=None, corrections=0, version=1, audit=AUDIT
+    )
+    now = Snapshot(
+        at=AT,
+        processes=[process("broker", "FATAL"), process("stream-flights")],
+        topics=[],
+        tables=[late],
+        queries=[query("flights", error="no column"), query("ingest", error="no broker")],
+        gaps=[gap("flights.departures"), gap("flights.weather", acknowledged_at=AT)],
+        problems=[],
+    )
+    told = "flights.departures, partition 2: offsets [40, 60) are lost: gone"
+    needs = found_needs(now)
+    assert needs == [
+        Need(told, "flights.departures", "./twofold acknowledge"),
+        Need("broker is FATAL", None, "./twofold up"),
+        Need("flights.flights has failed: no column", "flights.flights", "./twofold doctor"),
+        Need("flights.ingest has failed: no broker", None, "./twofold doctor"),
+        Need(
+            "flights.flights: audits found 1,200 rows that nothing explains",
+            "flights.flights",
+            "./twofold reconcile flights.flights --repair",
+        ),
+    ]
+    assert needs_of(replace(now, problems=["the moon is down", told])) == [Need("the moon is down"), needs[0]]
+
+
+def test_a_stream_that_does_not_move_needs_a_person() -> None:
+    late = TableState(name="flights.flights", strategy="latest", rows=1, late=None, corrections=0, version=1)
+    found = look(process("broker"), queries=[query("flights", freshness_s=1_000.0)])
+    nothing: dict[str, Any] = {"topics": [], "queries": [], "problems": []}
+    now = Snapshot(at=AT, processes=[process("broker")], tables=[late], health={"flights": found}, **nothing)
+    assert needs_of(now) == [
+        Need("stream-flights is not supervised", None, "./twofold up"),
+        Need("flights.flights: rows are visible 1000 s after the broker had them", "flights.flights"),
+    ]
+    assert needs_of(replace(now, processes=[])) == [], "the platform is down, which is said once"

@@ -10,6 +10,7 @@ import pytest
 
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
+from status.fold import Facts
 from streaming.watermarks import by_input, held_back_by
 from tables.declare.registry import Registry
 from tables.declare.topic import Topic
@@ -53,6 +54,6 @@ def test_an_input_lets_rows_close_up_to_its_newest_event_less_the_delay(lake: La
     registry = Registry({topic.full_name: topic for topic in topics}, {table.full_name: table})
     commit(lake, topics[0], 12 * HOUR)
     commit(lake, topics[1], 10 * HOUR)
-    marks = by_input(lake, registry, table)
+    marks = by_input(Facts(lake).newest_ms, registry, table)
     assert marks == {"house.doors": 10 * HOUR, "house.lamps": 8 * HOUR, "house.blinds": None}
-    assert by_input(lake, registry, replace(table, closes_at=None)) == {}
+    assert by_input(Facts(lake).newest_ms, registry, replace(table, closes_at=None)) == {}

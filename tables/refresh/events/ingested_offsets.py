@@ -85,10 +85,16 @@ class IngestedOffsets:
         }
 
 
-def read_ingested_offsets(lake: Lake, topic: Topic, *, quarantine: bool = False) -> IngestedOffsets:
-    """Reads the frontier from the table's newest commit of ingest, or from its rows if the log lacks one."""
+def read_ingested_offsets(
+    lake: Lake, topic: Topic, *, quarantine: bool = False, at: DeltaTable | None = None
+) -> IngestedOffsets:
+    """Reads the frontier from the table's newest commit of ingest, or from its rows if the log lacks one.
+
+    Args:
+        at: the table at a version; None: as it is now.
+    """
     name = topic.full_name + (QUARANTINE if quarantine else "")
-    table = lake.open(name)  # one version for all that is read: a driver may commit meanwhile
+    table = at or lake.open(name)  # one version for all that is read: a driver may commit meanwhile
     info = lake.newest_info(name, "ends", within=500, at=table.version())
     if info is not None:
         newest = info["newest_ms"] if quarantine or info["newest_ms"] is not None else _newest(table, topic)

@@ -15,8 +15,8 @@ from infra.errors import BadSetting
 from infra.kafka.record_producer import producing
 from infra.process.supervisor import ProcessState
 from infra.settings import Settings
-from status.captures import capture_findings
 from status.observer import Observer
+from status.parts.captures import capture_findings
 from streaming.query.progress import Progress, read, write
 from tables.declare.registry import load, running
 from tables.refresh.events import lost_offsets

@@ -13,7 +13,7 @@ from infra.airflow import airflow_api, airflow_processes
 from infra.errors import BadArgument, ProcessFailed
 from infra.process import supervisor
 from infra.settings import ROOT, Settings
-from status.unloaded_dags import why_unloaded
+from status.parts.unloaded_dags import why_unloaded
 from tests.infra.conftest import Eventually
 
 

@@ -33,7 +33,7 @@ from outputs.follow.output_state import StateFile
 from outputs.refused_rows import REFUSED
 from outputs.resend import resend_all, resend_from
 from outputs.targets.open_target import open_target
-from status.outputs import OutputReport, output_reports, outputs_finding
+from status.parts.outputs import OutputReport, output_reports, outputs_finding
 from tables import to_postgres
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table

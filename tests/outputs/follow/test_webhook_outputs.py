@@ -26,7 +26,7 @@ from outputs.refused_rows import REFUSED
 from outputs.resend import resume
 from outputs.targets import webhook_queue, webhook_sender
 from outputs.targets.open_target import open_queue, open_sender, open_target
-from status.outputs import outputs_finding
+from status.parts.outputs import outputs_finding
 from tables import to_webhook
 from tables.declare.registry import Registry
 from tables.declare.table import Table

@@ -14,6 +14,7 @@ from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.errors import DefinitionChanged
 from quality.rules import between
+from status.fold import Facts
 from tables.declare.code_fingerprint import fingerprint
 from tables.declare.record_fields import key
 from tables.declare.registry import Registry
@@ -26,7 +27,6 @@ from tables.refresh.acceptance import (
     accepted_code,
     definition,
     is_accepted,
-    of_other_code,
     require_one_definition,
 )
 from tables.refresh.events.decoding_fingerprint import decoding
@@ -123,7 +123,7 @@ def test_a_restart_before_a_plan_does_not_hide_a_changed_decoding(log: SmallLog)
     assert log.accepted == [(0, 0), (0, 1), (0, 3), (0, 4)]
     assert accepted_code(log.lake, NAME) == Accepted(code=OF_STRICT, through={"0": 4})
     assert changes(log) == [("decoding", OF_STRICT, OF_LOOSE)]
-    assert of_other_code(log.lake, [NAME, "plant.hours"]) == [NAME]
+    assert [name for name in (NAME, "plant.hours") if Facts(log.lake).is_of_other_code(name)] == [NAME]
     log.take(log.driver(LOOSE), {0: (5, 6)})
     assert accepted_code(log.lake, NAME) == Accepted(code=OF_STRICT, through={"0": 4}), "once"
 

@@ -30,7 +30,7 @@ from infra.kafka.record_producer import producing
 from infra.keys.key_store import KeyStore, Person
 from infra.keys.reader import Reader
 from infra.settings import Settings
-from status.plain_text import plain_text_problems
+from status.parts.plain_text import plain_text_problems
 from streaming.ingest.topic_writer import TopicWriter
 from tables.declare.registry import Registry, load
 from tables.declare.topic import Topic

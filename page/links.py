@@ -1,0 +1,43 @@
+"""Addresses of pages, below the path where the page is mounted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+from status.catalog import Entry
+
+
+class Address(str):
+    """A part of a URL, which is escaped as text but never cut."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Links:
+    """The addresses as a request sees them.
+
+    Args:
+        root: path that the page is mounted at, `/twofold`, or nothing.
+        airflow: whether the page runs in Airflow, one level below its address.
+    """
+
+    root: str
+    catalog: Mapping[str, Entry]
+    airflow: bool = False
+
+    def to(self, *parts: str, **query: str) -> Address:
+        """Returns the address of a page by the parts of its path."""
+        path = "/".join(quote(part, safe="") for part in parts)
+        return Address(f"{self.root}/{path}" + (f"?{urlencode(query)}" if query else ""))
+
+    def in_airflow(self, path: str) -> Address:
+        """Returns the address of a page of Airflow."""
+        return Address(f"{self.root.rpartition('/')[0]}/{path}")
+
+    def about(self, name: str) -> Address:
+        """Returns the address of the page of a topic or table, by its full name."""
+        entry = self.catalog.get(name)
+        return self.to("topics" if entry and entry.kind == "topic" else "tables", name)

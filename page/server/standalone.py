@@ -1,0 +1,61 @@
+"""Serves the page alone, without Airflow: on this machine only, with Airflow's password."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Depends, HTTPException, Request
+from fastapi.security import HTTPBasic, HTTPBasicCredentials
+
+from infra.airflow.airflow_processes import USER, password
+from infra.process.ports import HOST, require_free
+from infra.settings import PREFIX, Settings
+from page.server.app import application
+
+_BASIC = HTTPBasic(realm="Twofold", auto_error=False)
+_NAMES = (HOST, "localhost")
+
+
+def serve(settings: Settings) -> None:
+    """Serves the page until it is stopped.
+
+    Raises:
+        PortTaken: names the setting.
+    """
+    import uvicorn
+
+    require_free(settings.page_port, f"{PREFIX}PAGE_PORT", "the page")
+    uvicorn.run(
+        application(settings, signed_in(settings)),
+        host=HOST,
+        port=settings.page_port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+    )
+
+
+def address(settings: Settings) -> str:
+    """Returns the address that `serve` listens on."""
+    return f"http://{HOST}:{settings.page_port}/"
+
+
+def signed_in(settings: Settings) -> Callable[..., None]:
+    """Returns the dependency that lets in those who know the password of Airflow's user, by a name of this machine.
+
+    The name is checked since a page elsewhere could have its own name lead here, and read with the browser's password.
+    """
+    names = {f"{name}:{settings.page_port}" for name in _NAMES}
+    expected = (USER.encode(), password(settings).encode())
+
+    def allowed(request: Request, given: Annotated[HTTPBasicCredentials | None, Depends(_BASIC)]) -> None:
+        if request.headers.get("host", "") not in names:
+            raise HTTPException(421)
+        both = (given.username.encode(), given.password.encode()) if given else (b"", b"")
+        if not all(map(secrets.compare_digest, both, expected)):
+            raise HTTPException(401, headers={"WWW-Authenticate": 'Basic realm="Twofold"'})
+
+    return allowed

@@ -1,0 +1,203 @@
+"""Facts of Delta tables: each is a function of a version, so it is read once a version, and late records once ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from batch.ledgers.audit_history import LastAudit, last_audits
+from batch.ledgers.run_ledgers import CORRECTIONS
+from batch.ledgers.run_result import RUNS
+from infra.delta.change_feed import changed_rows, is_old
+from infra.delta.datafusion_sql import select
+from infra.delta.file_statistics import bounds_of
+from infra.delta.lake import Lake
+from infra.errors import ChangesGone, ChangesUnread
+from infra.text.printable import plain
+from status.store import Head
+from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
+from tables.declare.registry import Registry
+from tables.declare.topic import Topic
+from tables.refresh.acceptance import accepted_code
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_RESTORE = "RESTORE"
+
+
+class Facts:
+    """Facts of the tables of a lake, of each at one version: the newest when it is first asked for.
+
+    Args:
+        known: what an earlier one found out.
+    """
+
+    def __init__(self, lake: Lake, known: Mapping[str, Head] | None = None) -> None:
+        self._lake, self._known = lake, known or {}
+        self._heads: dict[str, Head | None] = {}
+        self._opened: dict[str, DeltaTable] = {}
+
+    @property
+    def heads(self) -> dict[str, Head]:
+        """All that is known by now of tables that were asked for."""
+        return {name: head for name, head in self._heads.items() if head}
+
+    def version(self, name: str) -> int | None:
+        """Returns the version of a table, None if it does not exist."""
+        head = self._head(name)
+        return head.version if head else None
+
+    def rows(self, name: str) -> int | None:
+        """Counts the rows of a table by the statistics of its files; None if it does not exist."""
+        return self._fact(name, "rows", lambda table: int(table.count()))  # type: ignore[no-any-return]
+
+    def bounds(self, name: str, column: str | None) -> tuple[Any, Any]:
+        """Returns the least and the greatest value of a column of times; None twice if it has none."""
+        if column is None:
+            return None, None
+        texts = self._fact(name, f"bounds {column}", lambda table: [plain(at) for at in bounds_of(table, column)])
+        least, greatest = map(_moment, texts or (None, None))
+        return least, greatest
+
+    def types(self, name: str) -> dict[str, str]:
+        """Returns the type of each column, in their order; empty if the table does not exist."""
+
+        def read(table: DeltaTable) -> list[tuple[str, str]]:
+            return [(field.name, getattr(field.type, "type", str(field.type))) for field in table.schema().fields]
+
+        return dict(self._fact(name, "types", read) or ())
+
+    def is_of_other_code(self, name: str) -> bool:
+        """Whether some rows are not known to be of the table's accepted code."""
+
+        def is_other(table: DeltaTable) -> bool:
+            fact = accepted_code(self._lake, name, table)
+            return fact is not None and not fact.is_whole
+
+        return bool(self._fact(name, "other code", is_other))
+
+    def newest_ms(self, topic: Topic) -> int | None:
+        """Returns the greatest event time that ingest committed, epoch milliseconds; None if there is none."""
+
+        def newest(table: DeltaTable) -> int | None:
+            return read_ingested_offsets(self._lake, topic, at=table).newest_ms
+
+        return self._fact(topic.full_name, "newest_ms", newest)  # type: ignore[no-any-return]
+
+    def audits(self) -> dict[str, LastAudit]:
+        """Returns the last audit by table; a table that was never audited is left out."""
+        found = self._fact(
+            RUNS,
+            "audits",
+            lambda table: plain({name: asdict(one) for name, one in last_audits(self._lake, table).items()}),
+        )
+        times = ("at", "all_since")
+        return {
+            name: LastAudit(**{**one, **{at: _moment(one[at]) for at in times}}) for name, one in (found or {}).items()
+        }
+
+    def corrections(self) -> dict[str, int]:
+        """Counts per table the rows that batch work corrected, in all."""
+
+        def counts(table: DeltaTable) -> dict[str, int]:
+            found = select(table, ["table"])["table"].value_counts().to_pylist()
+            return {entry["values"]: entry["counts"] for entry in found}
+
+        return self._fact(CORRECTIONS, "corrections", counts) or {}
+
+    def late(self, registry: Registry) -> dict[str, int]:
+        """Counts per table the records of its topics that were later than its watermark; only if its rows close.
+
+        An upper bound of what their streams dropped: each of them also waited for its slowest input.
+        """
+        tables = {
+            table.full_name: (
+                table.watermark_ms,
+                [d.full_name for d in registry.upstream(table) if isinstance(d, Topic)],
+            )
+            for table in registry.in_order()
+            if table.closes_at
+        }
+        delays: dict[str, set[int]] = {}
+        for delay_ms, topics in tables.values():
+            for topic in topics:
+                delays.setdefault(topic, set()).add(delay_ms)
+        counts = {topic: self._late_counts(topic, wanted) for topic, wanted in delays.items()}
+        return {name: sum(counts[topic][delay] for topic in topics) for name, (delay, topics) in tables.items()}
+
+    def _late_counts(self, name: str, delays_ms: Collection[int]) -> dict[int, int]:
+        """Counts a topic's records that are late by each of these delays or more; only new commits are read."""
+        head = self._head(name)
+        if head is None:
+            return dict.fromkeys(delays_ms, 0)
+        counts = {int(delay): n for delay, n in head.facts.get("late", {}).items()}
+        before = self._known.get(name)
+        since = {int(delay): n for delay, n in before.facts.get("late", {}).items()} if before else {}
+        if not set(delays_ms) <= set(counts):
+            added = self._late_since(name, before, min(delays_ms)) if before and set(delays_ms) <= set(since) else None
+            if added is None:
+                condition = f"{OFFSET} IS NOT NULL AND {LATE_BY_MS} >= {min(delays_ms)}"
+                rows = select(self._open(name), [LATE_BY_MS], condition)
+                since, added = dict.fromkeys(delays_ms, 0), [(late_ms, 1) for late_ms in rows[LATE_BY_MS].to_pylist()]
+            counts = {delay: since[delay] + sum(n for late_ms, n in added if late_ms >= delay) for delay in delays_ms}
+            head.facts["late"] = {str(delay): n for delay, n in counts.items()}
+        return counts
+
+    def _late_since(self, name: str, before: Head, least_ms: int) -> list[tuple[int, int]] | None:
+        """Returns the lateness of records that came, 1, or went, -1, after a version; None if that cannot be known."""
+        head = self._heads[name]
+        if head is None or self._lake.commit_digest(name, before.version) != before.digest:
+            return None
+        with suppress(FileNotFoundError, ChangesGone, ChangesUnread):
+            commits = [c for c in self._lake.commits(name, before.version, head.version) if c.changes]
+            if any(commit.operation == _RESTORE for commit in commits):
+                return None
+            greatest = [file.greatest.get(LATE_BY_MS) for commit in commits for file in commit.added]
+            if not any(c.rewrites for c in commits) and all(isinstance(ms, int) and ms < least_ms for ms in greatest):
+                return []
+            columns = [OFFSET, LATE_BY_MS]
+            rows = changed_rows(self._lake, name, before.version, head.version, columns, self._open(name))
+            is_late = pc.and_(pc.is_valid(rows[OFFSET]), pc.greater_equal(rows[LATE_BY_MS], least_ms))
+            return [(row[LATE_BY_MS], -1 if is_old(row) else 1) for row in rows.filter(is_late).to_pylist()]
+        return None
+
+    def _fact(self, name: str, fact: str, read: Callable[[DeltaTable], object]) -> Any:
+        head = self._head(name)
+        if head is None:
+            return None
+        if fact not in head.facts:
+            head.facts[fact] = read(self._open(name))
+        return head.facts[fact]
+
+    def _head(self, name: str) -> Head | None:
+        if name not in self._heads:
+            self._heads[name] = self._current(name) if self._lake.exists(name) else None
+        return self._heads[name]
+
+    def _current(self, name: str) -> Head:
+        """Returns the table's head as it was known, if the table has not moved, else one without facts."""
+        version, known = self._lake.version(name), self._known.get(name)
+        digest = self._lake.commit_digest(name, version)
+        if known and digest and (known.version, known.digest) == (version, digest):
+            return Head(version, digest, dict(known.facts))
+        return Head(version, digest)
+
+    def _open(self, name: str) -> DeltaTable:
+        head = self._heads[name]
+        if name not in self._opened:
+            self._opened[name] = self._lake.open(name, head.version if head else None)
+        return self._opened[name]
+
+
+def _moment(text: str | None) -> datetime | date | None:
+    """Reads a date or a time back."""
+    if text is None:
+        return None
+    return date.fromisoformat(text) if len(text) == len("2013-01-01") else datetime.fromisoformat(text)

@@ -1,0 +1,1 @@
+"""Parts of the platform that a snapshot looks at, each by itself."""

@@ -1,0 +1,59 @@
+"""When each table was proven: its audits and repairs by day, from the ledger of runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from batch.ledgers.run_result import RUNS
+from infra.delta.datafusion_sql import select
+from infra.delta.lake import Lake
+from infra.instants import epoch_ms
+from infra.sql.names import DATAFUSION
+from tables.refresh.events.record_decoder import TIMESTAMP
+
+_COLUMNS = ("table", "cause", "recorded_at", "rows", "unexplained", "turns")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """The audits of a table on one day.
+
+    Attributes:
+        audits, repairs: how many there were.
+        rows: the number of rows that audits compared, one that several compared counts each time.
+        unexplained: the number of rows that differed without a cause, by the last audit or repair of the day.
+        is_whole: whether an audit compared all rows at once.
+    """
+
+    audits: int
+    repairs: int
+    rows: int
+    unexplained: int
+    is_whole: bool
+
+
+def proof_days(lake: Lake, since: datetime) -> dict[str, Mapping[date, Proof]]:
+    """Returns the proofs by table and day (UTC) since a moment; days without an audit or repair are left out."""
+    if not lake.exists(RUNS):
+        return {}
+    moment = DATAFUSION.moment(TIMESTAMP, epoch_ms(since) or 0)
+    rows = select(lake.open(RUNS), _COLUMNS, f"cause IN ('audit', 'repair') AND recorded_at >= {moment}")
+    runs = defaultdict[str, dict[date, list[Mapping[str, object]]]](dict)
+    for run in rows.sort_by("recorded_at").to_pylist():
+        runs[run["table"]].setdefault(run["recorded_at"].date(), []).append(run)
+    return {table: {day: _proof(some) for day, some in days.items()} for table, days in runs.items()}
+
+
+def _proof(runs: list[Mapping[str, object]]) -> Proof:
+    """Summarizes the audits and repairs of a day, given oldest first."""
+    audits = [run for run in runs if run["cause"] == "audit"]
+    return Proof(
+        audits=len(audits),
+        repairs=len(runs) - len(audits),
+        rows=sum(int(str(run["rows"] or 0)) for run in audits),
+        unexplained=int(str(runs[-1]["unexplained"] or 0)),
+        is_whole=any(run["turns"] == 1 for run in audits),
+    )

@@ -1,0 +1,127 @@
+"""The status store: what was last known of the platform, in one SQLite file of the home; readers never wait."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from infra.settings import Settings
+from infra.text.printable import document
+
+FORMAT = 1
+"""Of the file; one of another format is made again, since all of it can be read from the platform again."""
+_TABLES = """
+CREATE TABLE heads (name TEXT PRIMARY KEY, version INTEGER, digest TEXT, facts TEXT) WITHOUT ROWID;
+CREATE TABLE latest (what TEXT PRIMARY KEY, at TEXT, value TEXT) WITHOUT ROWID;
+"""
+_PATIENCE_S = 1.0  # of a reader, while a first writer makes the tables
+_log = logging.getLogger("twofold.status")
+
+
+@dataclass(frozen=True)
+class Head:
+    """Facts of a Delta table at one version; they can be old, never wrong.
+
+    Attributes:
+        digest: of the version's commit, which no other table or history has.
+        facts: name -> value, as JSON has it.
+    """
+
+    version: int
+    digest: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Latest:
+    """A document, and when it was true."""
+
+    at: datetime
+    value: Any
+
+
+class Store:
+    """Reads and replaces what was last known; without a file, or with a damaged one, nothing is known."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._file = settings.home / "status.sqlite"
+
+    def heads(self) -> dict[str, Head]:
+        """Returns the facts of all tables by name."""
+        rows = self._read("SELECT name, version, digest, facts FROM heads")
+        return {name: Head(version, digest, json.loads(facts)) for name, version, digest, facts in rows}
+
+    def latest(self, what: str) -> Latest | None:
+        """Returns a document that was saved, None if there is none."""
+        rows = self._read("SELECT at, value FROM latest WHERE what = ?", what)
+        return next((Latest(datetime.fromisoformat(at), json.loads(value)) for at, value in rows), None)
+
+    def save(self, heads: Mapping[str, Head], **documents: object) -> bool:
+        """Replaces the facts of all tables, and these documents; returns False while another process does.
+
+        Nothing is raised: who saves has a use of its own for what it knows.
+        """
+        at = datetime.now(UTC).isoformat()
+        try:
+            with closing(self._writable()) as db, db:
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("DELETE FROM heads")
+                rows = ((name, head.version, head.digest, document(head.facts)) for name, head in heads.items())
+                db.executemany("INSERT INTO heads VALUES (?, ?, ?, ?)", rows)
+                values = ((what, at, document(value)) for what, value in documents.items())
+                db.executemany("INSERT OR REPLACE INTO latest VALUES (?, ?, ?)", values)
+        except (sqlite3.Error, OSError) as error:
+            _log.info("not saved file=%s error=%s", self._file, error)
+            return False
+        return True
+
+    def _writable(self) -> sqlite3.Connection:
+        """Opens the file for a writer, which does not wait for another one; makes it if it cannot be used."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            if (db := self._opened()) is not None:
+                return db
+        except sqlite3.OperationalError:  # in use
+            raise
+        except sqlite3.DatabaseError as error:
+            _log.warning("made again file=%s error=%s", self._file, error)
+        for suffix in ("", "-wal", "-shm"):
+            self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
+        db = sqlite3.connect(self._file, timeout=0, isolation_level=None)
+        db.executescript(f"PRAGMA journal_mode=WAL; BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version={FORMAT}; COMMIT;")
+        return db
+
+    def _opened(self) -> sqlite3.Connection | None:
+        if not self._file.exists():
+            return None
+        db = sqlite3.connect(self._file, timeout=0, isolation_level=None)
+        if _is_ours(db):
+            return db
+        db.close()
+        return None
+
+    def _read(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        try:
+            with self._readable() as db:
+                return db.execute(query, values).fetchall() if db and _is_ours(db) else []
+        except sqlite3.Error as error:
+            _log.warning("unread file=%s error=%s", self._file, error)
+            return []
+
+    @contextmanager
+    def _readable(self) -> Iterator[sqlite3.Connection | None]:
+        if not self._file.exists():
+            yield None
+            return
+        with closing(sqlite3.connect(f"{self._file.as_uri()}?mode=ro", timeout=_PATIENCE_S, uri=True)) as db:
+            yield db
+
+
+def _is_ours(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("PRAGMA user_version").fetchone()[0] == FORMAT)

@@ -1,0 +1,66 @@
+"""What is known is read from the store; while someone looks, one command makes it newer."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infra.settings import Settings
+from infra.text.printable import plain
+from page.known import Knowledge
+from status import store
+from tests.page.small_platform import CATALOG, saved, snapshot
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that were run, instead of running them."""
+    ran: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
+    return ran
+
+
+def looked(knowledge: Knowledge) -> Any:
+    known = knowledge.newest()
+    for thread in threading.enumerate():
+        if thread.name == "looks at the platform":
+            thread.join()
+    return known
+
+
+def test_the_newest_snapshot_is_read_and_read_once(settings: Settings, commands: list[list[str]]) -> None:
+    knowledge = Knowledge(settings)
+    now = saved(settings)
+    known = looked(knowledge)
+    assert known.now.problems == now.problems
+    assert plain(known.catalog) == plain(CATALOG)
+    assert looked(knowledge) is known
+    saved(settings, snapshot(at=now.at.replace(year=2013)))
+    newer = looked(knowledge)
+    assert (newer.now.at.year, newer.is_stale, known.is_stale) == (2013, True, False)
+    assert commands == [], "it is not 20 s old"
+
+
+def test_what_is_old_is_looked_at_again_by_one_command(
+    settings: Settings, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert looked(Knowledge(settings)) is None
+    assert [command[-2:] for command in commands] == [["status", "--json"]]
+    saved(settings)
+    latest = store.Store(settings).latest("snapshot")
+    assert latest is not None
+    old = replace(latest, at=latest.at.replace(year=2013))
+    catalog = store.Store(settings).latest("catalog")
+    monkeypatch.setattr(store.Store, "latest", lambda _, what: old if what == "snapshot" else catalog)
+    knowledge = Knowledge(settings)
+    assert looked(knowledge) is not None
+    assert len(commands) == 2
+    assert looked(Knowledge(settings, advance=False)) is not None
+    assert len(commands) == 2
+    with knowledge._running:
+        assert looked(knowledge) is not None
+    assert len(commands) == 2, "one at a time"
