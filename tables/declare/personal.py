@@ -13,12 +13,17 @@ from infra.errors import BadDeclaration
 from infra.keys.ciphertext import PATTERN
 from quality.rules import Rule, matches
 from tables.algebra.mistake_list import require_none
+from tables.declare.encodings import find_encoding
 from tables.declare.parameter_checks import NAME, require_columns
 from tables.declare.record_fields import Field
 from tables.declare.topic import Topic
 
-_OF_JSON = ("json", "debezium", "infra.webhooks.delivery_parser:DeliveryParser")
-"""Encodings whose records are JSON."""
+_OF_JSON = (
+    "infra.encodings.json.json_decoder:JsonParser",
+    "infra.webhooks.delivery_parser:DeliveryParser",
+    "infra.capture.debezium_decoder:DebeziumParser",
+)
+"""The parsers of records that are JSON."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +221,7 @@ def sealed_rule(column: str) -> Rule:
 
 
 def _mistakes_of_topic(topic: Topic) -> list[str]:
-    if topic.encoding not in _OF_JSON:
+    if find_encoding(topic.encoding).parser not in _OF_JSON:
         return [f"encoding={topic.encoding!r}: only columns of JSON records can be personal."]
     return []
 

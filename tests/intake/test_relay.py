@@ -29,7 +29,7 @@ from infra.keys.reader import Reader
 from infra.process import supervisor
 from infra.settings import Settings
 from intake import relay as program
-from status import captures
+from status.parts import captures
 from tables.declare.registry import Registry, load
 from tables.refresh.events.sealed_topics import require_sealed
 from tables.refresh.events.topic_specs import intake_spec, specs
