@@ -97,8 +97,9 @@ MISSIONS = {
     ),
 }
 """Domain -> what its demo rewrites."""
-FOLLOWED = {"shop": ("shop.guessed_cards", refund_notices.TOPIC)}
-"""Domain -> the table whose rows the demo sends to a receiver, and the topic whose records it hands to workers."""
+FOLLOWED = {"shop": ("shop.guessed_cards", refund_notices.TOPIC, "shop.customer_changes", "customer")}
+"""Domain -> a table whose rows the demo sends to a receiver, a topic whose records it hands to workers, and one of
+persons, of whom it forgets one, with their kind."""
 SOURCES: Mapping[str, TrafficSource] = {"flights": flight_source, "shop": shop_source}
 
 

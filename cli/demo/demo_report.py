@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from cli.demo.followers import Followed, call_receiver, hand_to_workers
+from cli.demo.followers import Followed, call_receiver, forget_person, hand_to_workers
 from cli.sql_query import Analyst
 from infra.delta.lake import QUARANTINE, Lake
 from infra.kafka.topic_admin import offsets
@@ -185,8 +185,12 @@ def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mappi
 def _followers(settings: Settings, registry: Registry, domain: str) -> list[Followed]:
     if domain not in FOLLOWED:
         return []
-    table, topic = FOLLOWED[domain]
-    return [call_receiver(settings, registry.find_table(table)), hand_to_workers(settings, topic)]
+    table, topic, of_persons, kind = FOLLOWED[domain]
+    return [
+        call_receiver(settings, registry.find_table(table)),
+        hand_to_workers(settings, topic),
+        forget_person(settings, registry, of_persons, kind),
+    ]
 
 
 def account_of_copy(lake: Lake, table: Table, output: Output, patience_s: float = COPY_S) -> CopyAccount:

@@ -1,4 +1,4 @@
-"""Shows what else can follow data: a receiver is called for each alert, workers share the records of a topic."""
+"""Shows what else a domain's data can do: call a receiver, be handed to workers, forget a person."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +24,7 @@ from outputs.next_step import next_step
 from outputs.targets.open_target import open_queue, open_sender
 from outputs.work.work_queue import WorkQueue, count
 from tables.declare.outputs.webhook_output import to_webhook
+from tables.declare.registry import Registry
 from tables.declare.table import Table
 
 NAME = "demo"
@@ -132,6 +133,25 @@ def hand_to_workers(settings: Settings, topic: str) -> Followed:
     return Followed(
         what=f"records of {topic} were done by {WORKERS} workers", wanted=wanted, got=len(set(_lines(done)))
     )
+
+
+def forget_person(settings: Settings, registry: Registry, topic: str, kind: str) -> Followed:
+    """Forgets the first person of a topic, and counts the rows whose values of the person cannot be read any more."""
+    from batch.people.certificate import certify
+    from cli.sql_query import Analyst
+    from infra.keys.key_store import KeyStore, Person
+
+    lake = Lake(settings)
+    [[id]] = Analyst(lake).rows(f"SELECT min({kind}) FROM {topic}")
+    person = Person(kind, str(id))
+    with closing(KeyStore(settings)) as store:
+        store.forget(person, time.time_ns() // 1_000_000)
+        state = store.state_of(person)
+        assert state is not None
+        found = certify(lake, registry, store, store.ref(person), state).found
+    rows, readable = sum(one.rows for one in found), sum(one.readable or 0 for one in found)
+    what = f"rows with values of the {kind} {id}, now forgotten, cannot be read"
+    return Followed(what=what, wanted=rows, got=rows - readable)
 
 
 def _lines(file: Path) -> list[str]:
