@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,9 @@ from infra.delta.compaction import compact
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake, with_comments
 from infra.errors import BadArgument, DamagedLog, SchemaMismatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 NAME = "plant.counts"
@@ -135,6 +139,23 @@ def test_a_table_and_its_columns_are_described_once(lake: Lake, counts: Writer) 
     assert lake.open(NAME).schema().fields[1].metadata == {"comment": "how often"}
     described = with_comments(SCHEMA, {"k": "which"})
     assert [column.metadata for column in described] == [{b"comment": b"which"}, None]
+
+
+def test_a_stream_goes_on_when_its_table_is_described(
+    spark: SparkSession, lake: Lake, counts: Writer, tmp_path: Path
+) -> None:
+    append(counts, 1, rows(a=1))
+    events = spark.readStream.format("delta").load(lake.uri(NAME))
+    sink = events.writeStream.format("memory").queryName("described").option("checkpointLocation", str(tmp_path / "c"))
+    query = sink.start()
+    try:
+        query.processAllAvailable()
+        lake.describe(NAME, "Counts.", {"n": "how many"})
+        append(counts, 2, rows(b=2))
+        query.processAllAvailable()
+        assert sorted(row["n"] for row in spark.table("described").collect()) == [1, 2]
+    finally:
+        query.stop()
 
 
 def test_a_column_of_another_type_is_refused_and_none_is_added(lake: Lake, counts: Writer) -> None:
