@@ -102,7 +102,10 @@ def environment(settings: Settings) -> dict[str, str]:
     }
 
 
+_ARROW = "-Darrow.enable_null_check_for_get=false"
+"""Spark copies a map by reading all its numbers before it sets the null ones, which Arrow's own check refuses."""
 _FIXED = {
+    "spark.executor.extraJavaOptions": _ARROW,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -162,7 +165,7 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
             f"-Duser.timezone=UTC -Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} -XX:+UseG1GC "
             # Without memory a JVM goes on with some of its threads: a job waits for ever for one that ended.
             "-XX:+ExitOnOutOfMemoryError "
-            f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')} "
+            f"{_ARROW} -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')} "
             + " ".join([*late_c2(6), *java_options])
         ),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

@@ -247,6 +247,17 @@ def test_values_with_structure_differ_by_what_they_hold(compare: Compare) -> Non
 
 
 @by_both
+def test_many_maps_with_nulls_in_them_are_compared(compare: Compare) -> None:
+    """Of so many rows Spark takes Arrow's columns, and copies the maps in them."""
+    kind = pa.struct([pa.field("n", pa.int32(), nullable=False), pa.field("m", pa.map_(pa.string(), pa.int32()))])
+    values = pa.array([{"n": 1, "m": [("a", None), ("b", number)]} for number in range(20_000)], kind)
+    rows = pa.table({"k": pa.array(map(str, range(20_000))), "v": values})
+    changed = pa.concat_tables([rows.slice(0, 1).set_column(1, "v", rows["v"].slice(1, 1)), rows.slice(1)])
+    assert compare(rows, rows) == []
+    assert [(row["k"], row["v"]["m"]) for row in compare(rows, changed)] == [("0", [("a", None), ("b", 0)])]
+
+
+@by_both
 def test_maps_within_other_values_differ_by_what_they_hold(compare: Compare) -> None:
     by = pa.struct([("by hour", pa.list_(pa.map_(pa.string(), pa.int64())))])
     schema = pa.schema([("k", pa.string()), ("deep", pa.map_(pa.string(), by))])
