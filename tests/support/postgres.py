@@ -46,6 +46,8 @@ class Server:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self.process.wait()
+        # The next one does not start while any of them has the shared memory.
+        psutil.wait_procs(children)
 
     def with_tables(self, schema: str) -> Settings:
         """Settings of the usual database, which has what this SQL makes, and nothing of other tests."""
