@@ -72,7 +72,7 @@ def attach(connection: DuckDBPyConnection, settings: Settings) -> None:
 
 
 def write_analytics(settings: Settings, registry: Registry) -> Path:
-    """Writes the file anew next to the one before, which it then replaces; readers of that one go on.
+    """Writes a new file next to the one before, which it then replaces; readers of that one go on.
 
     Each Delta table has a view of its name with its newest rows and its descriptions as comments, and:
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -17,9 +17,6 @@ from infra.settings import ROOT, Settings
 from infra.sql.names import DATAFUSION
 from traffic.sources import MISSIONS, Mission
 
-STEPS = ("replay", "plan", "backfill")
-"""What can be chosen, in the order in which it is shown."""
-
 
 def run_steps(settings: Settings, domain: str, day: date, chosen: Collection[str]) -> None:
     """Runs the chosen steps on the tables of a domain, which are afterwards as they were.
@@ -30,14 +27,9 @@ def run_steps(settings: Settings, domain: str, day: date, chosen: Collection[str
     Raises:
         ProcessFailed: a step failed, or changed other rows than it should.
     """
-    steps: dict[str, Callable[[Settings, str, Mission, date], None]] = {
-        "replay": _replay,
-        "plan": _change_definition,
-        "backfill": _backfill,
-    }
-    for name in STEPS:
+    for name, step_of in STEPS.items():
         if name in chosen:
-            steps[name](settings, domain, MISSIONS[domain], day)
+            step_of(settings, domain, MISSIONS[domain], day)
 
 
 def _replay(settings: Settings, domain: str, mission: Mission, day: date) -> None:
@@ -118,7 +110,9 @@ def _edited(file: Path, before: str, after: str) -> Iterator[None]:
     """
     text = file.read_text()
     if text.count(before) != 1:
-        raise ProcessFailed(f"{file}: expected {before!r} once.", hint=f"Undo your changes, or leave out {STEPS[1]}.")
+        raise ProcessFailed(
+            f"{file}: expected {before!r} once.", hint="Undo your changes, or leave out the step `plan`."
+        )
     file.write_text(text.replace(before, after))
     try:
         yield
@@ -133,6 +127,14 @@ def _backfill(settings: Settings, domain: str, mission: Mission, day: date) -> N
     if changed := sum(int(one[kind]) for one in outcomes for kind in ("inserted", "updated", "deleted")):
         raise ProcessFailed(f"The backfill of {domain} changed {changed} rows, which were right.")
     out.print(f"  {sum(int(one['compared'] or 0) for one in outcomes):,} rows compared, none differs.")
+
+
+STEPS: Mapping[str, Callable[[Settings, str, Mission, date], None]] = {
+    "replay": _replay,
+    "plan": _change_definition,
+    "backfill": _backfill,
+}
+"""What can be chosen, in the order in which it is shown."""
 
 
 def _run(settings: Settings, *arguments: str, exit_code: int = 0) -> Any:

@@ -13,7 +13,7 @@ PREFIX = "/twofold"
 
 @functools.cache
 def _application() -> Any:
-    """Makes the application, for whoever may see plugins."""
+    """Makes the application, for users who may see plugins."""
     from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
     from airflow.api_fastapi.core_api.security import requires_access_view
 

@@ -22,7 +22,7 @@ OUTBOX_COLUMNS = ("id", "aggregatetype", "aggregateid", "type", "payload")
 INTAKE = ".intake"
 """What the name of a topic ends with that a connector writes to if the records are to be encrypted first."""
 LOST = "lost before they were encrypted"
-"""The kind of a change that stands for changes of which none is left."""
+"""The kind of a change that stands for lost ones."""
 _NAME = re.compile(rf"{PREFIX}(\d+)_\w+\Z")
 
 

@@ -70,7 +70,7 @@ def with_intakes(
         if waits_s > LATE_S and not state.fault:
             relay = relay_name(registry.topics[state.topic].domain)
             fault = f"{state.waiting:,} records wait to be encrypted, the oldest for {waits_s:.0f} s"
-            hint = f"{relay} should do so, of which {settings.logs / f'{relay}.log'} may say why it does not."
+            hint = f"{relay} should do so; {settings.logs / f'{relay}.log'} may say why it does not."
             state = replace(state, fault=fault, hint=hint)
         found.append(state)
     return found

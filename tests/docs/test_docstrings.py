@@ -15,28 +15,10 @@ from typer import Typer
 
 from cli.__main__ import app
 from infra.settings import ROOT
+from tests.test_rooms import MAY_IMPORT
 
-ROOMS_IN_PLAIN_ENGLISH = (
-    "infra",
-    "quality",
-    "tables",
-    "streaming",
-    "outputs",
-    "batch",
-    "intake",
-    "analysts",
-    "status",
-    "page",
-    "dags",
-    "traffic",
-    "cli",
-)
 NOT_YET = ("tables/declare/topic.py", "tables/flights", "tables/shop")
-ALL_ROOMS = (
-    *("infra", "tables", "quality", "streaming", "outputs", "batch", "intake", "status", "page", "dags"),
-    *("traffic", "cli", "docs"),
-    "twofold",
-)
+ALL_PLACES = (*MAY_IMPORT, "docs", "twofold")
 
 OPENERS = re.compile(r"(Of|The same|As|That|And|Or|But|What|Where|Everything|Until)\b")
 NOUNS = (
@@ -79,7 +61,7 @@ def sentences_that_begin_with_a_modifier(text: str) -> list[str]:
     return [found for paragraph in paragraphs for found in MODIFIER.findall(paragraph)]
 
 
-@pytest.mark.parametrize("room", ROOMS_IN_PLAIN_ENGLISH)
+@pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_function_opens_with_a_verb_in_the_third_person(room: str) -> None:
     of_commands = helps(app)
     functions = [
@@ -91,20 +73,20 @@ def test_a_function_opens_with_a_verb_in_the_third_person(room: str) -> None:
     assert [f"{place}: {text.splitlines()[0]}" for place, text in functions if not VERB.match(text)] == []
 
 
-@pytest.mark.parametrize("room", ROOMS_IN_PLAIN_ENGLISH)
+@pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_property_opens_with_a_noun(room: str) -> None:
     properties = [(place, text) for place, node, text in docstrings(room, ast.FunctionDef) if is_property(node)]
     assert [f"{place}: {text.splitlines()[0]}" for place, text in properties if OF_A_FUNCTION.match(text)] == []
 
 
-@pytest.mark.parametrize("room", ROOMS_IN_PLAIN_ENGLISH)
+@pytest.mark.parametrize("room", MAY_IMPORT)
 def test_no_sentence_begins_with_its_modifier(room: str) -> None:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
     found = {place: sentences_that_begin_with_a_modifier(text) for place, _, text in docstrings(room, kinds)}
     assert {place: sentences for place, sentences in found.items() if sentences} == {}
 
 
-@pytest.mark.parametrize("room", ALL_ROOMS)
+@pytest.mark.parametrize("room", ALL_PLACES)
 def test_docstrings_open_with_their_subject(room: str) -> None:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
     opened = [f"{p}: {text.splitlines()[0]}" for p, _, text in docstrings(room, kinds) if OPENERS.match(text)]
