@@ -95,6 +95,18 @@ FUNCTION_EXAMPLES: dict[str, list[tuple[str, str]]] = {
     "comparison-with-a-time-of-the-clock": [
         ('readings.where(F.col("read_at") > "yesterday")', 'readings.where(F.col("read_at") > "2026-01-31")')
     ],
+    "limit-of-levenshtein-that-can-be-null": [
+        (
+            "readings.where(F.expr(\"levenshtein(sensor, 'kitchen', CAST(value AS INT)) >= 0\"))",
+            'readings.where(F.levenshtein("sensor", F.lit("kitchen"), 3) >= 0)',
+        )
+    ],
+    "text-of-a-value-of-unknown-type": [
+        (
+            'readings.withColumn("label", F.format_string("%s: %.1f", F.get(F.split("sensor", "-"), 0), "value"))',
+            'readings.withColumn("label", F.format_string("%s: %.1f", "sensor", "value"))',
+        )
+    ],
     "order-on-a-stream": [
         (
             f'@table({_CLOSED})\ndef t(readings):\n    return readings.orderBy("value")\n',

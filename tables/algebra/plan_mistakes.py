@@ -30,11 +30,14 @@ from tables.algebra.relations import (
     relations,
 )
 from tables.algebra.spark_functions import COMPARING, INEXACT
+from tables.algebra.value_kinds import is_never_null, is_plain
 
 _MOMENT = re.compile(r"\s*(now|today|yesterday|tomorrow)(\s+\S+)?\s*", re.IGNORECASE)
 """Texts that are a time of the clock where they are cast to one, or compared with one; a zone may follow."""
 _TIMES = frozenset({"cast", "try_cast", "to_timestamp", "to_date", "date", "timestamp"})
 _COMPARING_TIMES = frozenset({"=", "==", "<=>", "!=", "<>", "<", "<=", ">", ">=", "between", "in"})
+_OF_ANY_VALUE = re.compile(r"%[^a-zA-Z%]*[bhs]", re.IGNORECASE)
+"""What `printf` replaces by a value of whatever type."""
 _FOLLOW = "write closes_at=None: the table then follows changes."
 
 ELSEWHERE = Refusal(
@@ -120,6 +123,36 @@ def _comparison_with_a_time(one: Relation, _: Identities) -> Iterator[Mapping[st
     for part in _parts(one):
         if isinstance(part, Call) and part.function in _COMPARING_TIMES and (moments := _moments(part.arguments)):
             yield {"text": moments[0]}
+
+
+@Refusal(
+    name="text-of-a-value-of-unknown-type",
+    subject=Subject.TYPES,
+    shape="writes a value by {function}() that is not known to be a text, a number or a time",
+    why="Java writes a binary or nested value by its place in memory",
+    instead='Say what it is: F.format_string("%s", x.cast("string")).',
+).found_by
+def _text_of_any_value(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    for part in _parts(one):
+        match part:
+            case Call(function="format_string" | "printf", arguments=(form, *values)):
+                is_any = not isinstance(form, Literal) or _OF_ANY_VALUE.search(form.text)
+                if is_any and not all(isinstance(value, Literal) or is_plain(value) for value in values):
+                    yield {"function": part.function}
+
+
+@Refusal(
+    name="limit-of-levenshtein-that-can-be-null",
+    subject=Subject.TYPES,
+    shape="gives levenshtein() a limit that is not known never to be null",
+    why="Spark takes a null limit for 0 or for -1, by whether it compiles the query",
+    instead="Write a number, or leave the limit out and compare the result with it.",
+).found_by
+def _limit_of_levenshtein(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    for part in _parts(one):
+        match part:
+            case Call(function="levenshtein", arguments=(_, _, limit)) if not is_never_null(limit):
+                yield {}
 
 
 @Refusal(
@@ -237,7 +270,7 @@ INEXACT_RESULT = Refusal(
     name="result-that-depends-on-the-order-of-rows",
     subject=Subject.ORDER,
     shape="makes {column} by {function}()",
-    why="its result depends on the order of rows by more than rounding",
+    why="its result depends on the order of rows or on chance by more than rounding",
     instead='Say by how much it may differ: tolerances={{"{column}": 1e-9}}, or the error of the estimate, such as '
     '0.02; float("inf") for a sketch; 0 if it is known to be exact.',
 )
@@ -247,7 +280,7 @@ def _inexact_results(root: Relation, tolerances: Collection[str]) -> Iterator[Ma
     parts_of = through_unions(root)
     for column in root.columns:
         name = column.name or "COLUMN"
-        made = (part.function for part in parts_of(column.value) if isinstance(part, Aggregate | Windowed))
+        made = (part.function for part in parts_of(column.value) if isinstance(part, Aggregate | Windowed | Call))
         if name not in tolerances and (function := next((one for one in made if one in INEXACT), None)):
             yield {"column": name, "function": function}
 

@@ -25,13 +25,14 @@ INEXACT = names(
     """
     approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine corr covar_pop covar_samp hll_sketch_agg
     hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint
-    kll_sketch_agg_double kll_sketch_agg_float kurtosis percentile_approx regr_intercept regr_r2 regr_slope regr_sxx
-    regr_sxy regr_syy skewness std stddev stddev_pop stddev_samp theta_intersection_agg theta_sketch_agg theta_union_agg
-    tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double tuple_sketch_agg_integer
-    tuple_union_agg_double tuple_union_agg_integer var_pop var_samp variance vector_avg vector_sum
+    kll_sketch_agg_double kll_sketch_agg_float kll_sketch_merge_bigint kll_sketch_merge_double kll_sketch_merge_float
+    kurtosis percentile_approx regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness std stddev
+    stddev_pop stddev_samp theta_intersection_agg theta_sketch_agg theta_union_agg tuple_intersection_agg_double
+    tuple_intersection_agg_integer tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double
+    tuple_union_agg_integer var_pop var_samp variance vector_avg vector_sum
     """
 )
-"""Aggregates whose result differs between orders of rows by more than what two sides of a table may differ by."""
+"""Functions whose result differs between orders of rows, or by chance, by more than two sides of a table may differ."""
 
 MATCHES = "find_matches"
 """Stands in a plan for what Python makes of the rows of a key."""

@@ -78,6 +78,11 @@ def is_exact(value: Expr) -> bool:
     return kind in _WIDTHS or kind in ("string", "date", "timestamp", "boolean") or kind.startswith("decimal")
 
 
+def is_plain(value: Expr) -> bool:
+    """Whether it is known to be a number, a text, a time or a boolean."""
+    return is_exact(value) or _plain(value) in ("double", "float")
+
+
 def is_whole(value: Expr) -> bool:
     """Whether it is a whole number."""
     return _plain(value) in _WIDTHS

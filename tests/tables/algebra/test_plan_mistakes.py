@@ -45,6 +45,14 @@ GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'
             'sql("SELECT r.* FROM {r} AS r WHERE value NOT IN (SELECT value FROM {r} LIMIT 3)", r=readings)',
             r"uses limit\(\) without a total order",
         ),
+        (
+            'readings.withColumn("x", F.printf(F.lit("%d %s"), F.lit(1), F.split("sensor", "-")))',
+            r"a value by printf\(\) that",
+        ),
+        (
+            'readings.withColumn("x", F.expr("levenshtein(sensor, \'a\', int(value))"))',
+            r"gives levenshtein\(\) a limit",
+        ),
         (GROUP.format(call='F.first("value")'), r"calls first\(\) in a group"),
         (GROUP.format(call='F.collect_list("value")'), r"collect_list\(\).*\nHint: Use F.sort_array\(F.collect_list"),
         (GROUP.format(call='F.concat_ws(",", F.collect_list("value"))'), r"calls collect_list\(\)"),
@@ -94,6 +102,9 @@ def test_texts_that_a_collation_takes_for_one_make_no_group(tmp_path: Path, body
         'sql("SELECT * FROM {readings} ORDER BY read_at, sensor LIMIT 3", readings=readings)',
         'readings.where("sensor <> \'Join now()\'").dropDuplicates(["sensor", "read_at"])',
         'readings.where(F.col("sensor").like("today"))',
+        'readings.withColumn("x", F.format_string("%s at %s", "sensor", F.hour("read_at")))',
+        'readings.withColumn("x", F.printf(F.lit("%05.1f %%"), F.element_at(F.array("value"), 1)))',
+        'readings.withColumn("x", F.levenshtein("sensor", F.lit("kitchen"), 3))',
         'readings.where(F.col("sensor") == "now and then")',
     ],
 )
@@ -115,6 +126,7 @@ SPREAD = [
     'sql("SELECT sensor, var_pop(value) AS x FROM {r} GROUP BY sensor", r=readings)',
     'readings.groupBy("sensor").agg(F.kurtosis("value").alias("y")).select("sensor", (F.col("y") + 1).alias("x"))',
     'readings.groupBy("sensor").agg(F.skewness("value").alias("x")).union(readings.selectExpr("sensor", "0D AS x"))',
+    'readings.groupBy("sensor").agg(F.expr("kll_sketch_merge_float(min(binary(sensor)), NULL)").alias("x"))',
     'readings.select("sensor", F.stddev("value").over(Window.partitionBy("sensor")).alias("x")).distinct()',
 ]
 
