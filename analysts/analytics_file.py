@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from analysts.table_views import connect, create_bare_views, create_view
 from infra.delta.lake import QUARANTINE, Lake
+from infra.errors import BadArgument
+from infra.settings import Settings
 from infra.sql.names import DUCKDB
 from tables.declare.metadata_columns import OF_QUARANTINE
 from tables.declare.table import Table
@@ -19,7 +21,6 @@ from tables.declare.table import Table
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from infra.settings import Settings
     from tables.declare.registry import Registry
 
 _log = logging.getLogger("twofold.analytics")
@@ -69,6 +70,21 @@ def attach(connection: DuckDBPyConnection, settings: Settings) -> None:
         connection.execute(f"ATTACH {DUCKDB.literal(str(settings.analytics))} AS {NAME} (READ_ONLY)")
         for name in OWN:
             connection.execute(f"CREATE VIEW {name} AS FROM {NAME}.{name}")
+
+
+def open_analytics(settings: Settings | None = None) -> DuckDBPyConnection:
+    """Opens the file to read it, with times in UTC; a notebook begins with it.
+
+    Args:
+        settings: None: those of the environment.
+
+    Raises:
+        BadArgument: it was not written yet.
+    """
+    file = (settings or Settings.from_environment()).analytics
+    if not file.exists():
+        raise BadArgument(f"There are no views for analysts at {file} yet.", hint="`./twofold up` writes them.")
+    return connect(file, read_only=True)
 
 
 def write_analytics(settings: Settings, registry: Registry) -> Path:

@@ -10,8 +10,9 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysts.analytics_file import folders_of
-from analysts.table_views import confine, connect
+from analysts.analytics_file import folders_of, open_analytics
+from analysts.table_views import confine
+from infra.errors import BadArgument
 from infra.settings import PREFIX, ROOT, Settings
 from tables.refresh.json_values import to_plain_json
 
@@ -75,9 +76,11 @@ class _Tools:
         """Runs a query on the file of now, which may have been replaced since the last one."""
         import duckdb
 
-        if not self._settings.analytics.exists():
-            raise _refusal("There are no views yet: `./twofold up` writes them.")
-        with connect(self._settings.analytics, read_only=True) as analytics:
+        try:
+            opened = open_analytics(self._settings)
+        except BadArgument as error:
+            raise _refusal(f"{error.message} {error.hint}") from None
+        with opened as analytics:
             confine(analytics, folders_of(self._settings))
             timer = threading.Timer(LONGEST_S, analytics.interrupt)
             timer.start()

@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         inspect_commands.sql,
         outputs_commands.search,
         session_commands.spark,
+        session_commands.notebook,
         session_commands.mcp,
         as_of_command.as_of,
         explain_commands.why,

@@ -89,7 +89,7 @@ ORDER = (
 """The folders of the rooms, lowest first: one imports only those before it, and none of the same line."""
 RANK = {folder: number for number, folders in enumerate(ORDER) for folder in folders}
 HEAVY = {"pyspark", "delta", "airflow", "pandas"}
-MADE = {"__pycache__", "metastore_db", "spark-warehouse"}
+MADE = {"__pycache__", "__marimo__", "metastore_db", "spark-warehouse"}
 MACHINE_PATH = re.compile(r"(?<![\w.~$}/-])/(?:home|root|Users|work|mnt|private)/\w")
 
 

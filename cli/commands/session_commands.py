@@ -1,9 +1,12 @@
-"""Commands that open the tables to other programs: a PySpark shell, a server for assistants."""
+"""Commands that open the tables to other programs: a PySpark shell, notebooks, a server for assistants."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +14,7 @@ from rich.markup import escape
 
 from cli.console import out
 from infra.errors import BadArgument
-from infra.settings import Settings
+from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +50,25 @@ def spark(
             _talk(session, endpoint, views)
         finally:
             session.stop()
+
+
+def notebook(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A notebook, which need not exist yet; else a list of all is shown."),
+    ] = None,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the browser; else only print the address.")
+    ] = True,
+) -> None:
+    """Open notebooks over the views for analysts in marimo, on this machine alone, until it is interrupted.
+
+    The address holds a token, without which marimo answers nothing. `notebooks` has an example for each domain.
+    """
+    command = [sys.executable, "-m", "marimo", "edit", str(file or ROOT / "notebooks"), "--host", "127.0.0.1"]
+    command += ["--no-sandbox", "--skip-update-check", *(() if browser else ("--headless",))]
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path})
 
 
 def mcp() -> None:

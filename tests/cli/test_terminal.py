@@ -51,6 +51,7 @@ SILENT = {
     "send": "counts of records",
     "work": "counts of records, names, which the broker has checked, and what its command prints",
     "spark": "a Python of its own, which prints what is typed there",
+    "notebook": "an address and a token, which are marimo's",
     "mcp": "JSON for a program, which `tests/analysts` reads",
     "stream": "a log",
     "ingest-once": "a log",
