@@ -48,6 +48,17 @@ _VERSIONS = (
     "commitInfo.userMetadata AS info FROM read_json({place} || '/_delta_log/*.json', filename = true, columns = "
     "{{commitInfo: 'STRUCT(timestamp BIGINT, operation VARCHAR, userMetadata VARCHAR)'}}) WHERE commitInfo IS NOT NULL"
 )
+_VERSION_WITH = (
+    "version_with(topic, partition_no, offset_no) AS (SELECT min(version) FROM versions(topic) "
+    "WHERE (TRY_CAST(info AS JSON) -> 'ends' ->> partition_no::VARCHAR)::BIGINT > offset_no)"
+)
+"""A commit of ingest says in `ends` for each partition the first offset that is not in the table yet."""
+_VERSION_AFTER = (
+    "version_after(name, input, input_version) AS (SELECT min(version) FROM "
+    "(SELECT version, TRY_CAST(info AS JSON) AS said FROM versions(name)) WHERE (said -> 'versions' ->> input)::BIGINT "
+    "- coalesce(json_contains(said -> 'parts', to_json(input)), false)::INT > input_version)"
+)
+"""A commit of a stream says in `versions` which version of each input is read next, in `parts` that it is half read."""
 
 
 def folders_of(settings: Settings) -> list[str]:
@@ -56,10 +67,10 @@ def folders_of(settings: Settings) -> list[str]:
 
 
 def create_macros(connection: DuckDBPyConnection, lake_uri: str) -> None:
-    """Defines `at_version(table, version)` and `versions(table)`, for full names of tables."""
+    """Defines the macros that `write_analytics` lists, for full names of tables."""
     place = f"{DUCKDB.literal(lake_uri + '/')} || replace(name, '.', '/')"
-    for macro in (_AT_VERSION, _VERSIONS):
-        connection.execute(f"CREATE MACRO {macro.format(place=place)}")
+    for macro in (_AT_VERSION.format(place=place), _VERSIONS.format(place=place), _VERSION_WITH, _VERSION_AFTER):
+        connection.execute(f"CREATE MACRO {macro}")
 
 
 def attach(connection: DuckDBPyConnection, settings: Settings) -> None:
@@ -97,6 +108,9 @@ def write_analytics(settings: Settings, registry: Registry) -> Path:
       written; `_corrected_at`, `_cause`: of the last time; `_before`: the row before the first, as JSON.
     - `dictionary`, a row for each column of each table; `freshness`, a row for each topic and table that is declared.
     - `at_version(table, version)`, `versions(table)`.
+    - `version_with(topic, partition, offset)`: the first version of a topic's events, of those that the log still has,
+      in which this offset was in; `version_after(table, input, version)`: the first version of a table whose stream had
+      read its input up to this version, and perhaps more. Null: no commit says so yet.
 
     A declared table of such a name has it for itself. A table whose first commit is not finished has no view.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import CommitProperties, write_deltalake
 
 from analysts.analytics_file import write_analytics
 from analysts.table_views import connect
@@ -156,6 +156,46 @@ def test_a_table_is_read_at_each_of_its_versions(settings: Settings, registry: R
     assert counts == [[(2,)], [(3,)]]
     assert found == [(0, "WRITE"), (1, "WRITE")]
     assert timedelta() <= age < timedelta(minutes=10)
+
+
+@pytest.mark.parametrize(("offset", "version"), [(0, 1), (6, 1), (7, 3), (9, 3), (10, None)])
+def test_the_version_with_an_offset_is_the_first_that_says_so(
+    settings: Settings, registry: Registry, offset: int, version: int | None
+) -> None:
+    """Ingest has offsets below 7, then a commit of another program, then those below 10."""
+    for info in ('{"ends":{"0":7,"1":900}}', "by hand", '{"ends":{"0":10,"1":900}}', '{"ends":{"0":10,"1":950}}'):
+        commit(settings, "plant.readings", info)
+    with opened(settings, registry) as analytics:
+        assert rows(analytics, f"SELECT version_with('plant.readings', 0, {offset})") == [(version,)]
+
+
+def test_a_table_is_read_as_of_an_offset_of_the_topic(settings: Settings, registry: Registry) -> None:
+    """The commits of the stream read the topic below versions 1, 2, 3 only in part, and 3; the last is a correction."""
+    commit(settings, "plant.readings", '{"ends":{"0":7}}')
+    commit(settings, "plant.readings", '{"ends":{"0":10}}')
+    said = ('{"plant.readings":1}}', '{"plant.readings":2}}', '{"plant.readings":3},"parts":["plant.readings"]}')
+    for text in (*said, '{"plant.readings":3},"parts":[]}'):
+        commit(settings, "plant.hours", f'{{"versions":{text}')
+    commit(settings, "plant.hours", '{"cause":"late","inputs":{"plant.readings":9}}')
+    ask = "SET VARIABLE v = (SELECT version_after('plant.hours', 'plant.readings', {version})); SELECT getvariable('v')"
+    with opened(settings, registry) as analytics:
+        found = [
+            rows(analytics, ask.format(version=f"version_with('plant.readings', 0, {offset})")) for offset in (6, 9, 10)
+        ]
+        later = rows(analytics, ask.format(version=3))
+        rows(analytics, ask.format(version=1))
+        [(count,)] = rows(analytics, "SELECT count(*) FROM at_version('plant.hours', getvariable('v'))")
+    assert (found, later) == ([[(2,)], [(4,)], [(None,)]], [(None,)])
+    assert count == 2 + 2, "two rows of the fixture, and one of each commit"
+
+
+def commit(settings: Settings, name: str, info: str) -> None:
+    """Add a row without values by a commit that says this of itself."""
+    row = {"sensor": pa.nulls(1, pa.string())}
+    properties = CommitProperties(custom_metadata={"userMetadata": info})
+    write_deltalake(
+        Lake(settings).uri(name), pa.table(row), mode="append", schema_mode="merge", commit_properties=properties
+    )
 
 
 def test_a_declared_table_keeps_its_name(settings: Settings, tmp_path: Path) -> None:

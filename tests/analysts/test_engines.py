@@ -94,6 +94,18 @@ def test_a_view_shows_which_rows_reconcile_has_corrected(world: World) -> None:
     assert ("The sum of each sensor's readings by hour.",) in descriptions
 
 
+def test_a_table_is_read_as_of_an_offset(world: World) -> None:
+    """Offset 5 was in with the first commit of the stream; of the late offset 6 only the correction knows."""
+    reached = "version_after('plant.hours', 'plant.readings', version_with('plant.readings', 0, {offset}))"
+    with connect(write_analytics(world.settings, world.registry), read_only=True) as analytics:
+        found = [analytics.execute(f"SELECT {reached.format(offset=offset)}").fetchone() for offset in (0, 5, 6)]
+        analytics.execute(f"SET VARIABLE v = {reached.format(offset=5)}")
+        query = "SELECT sensor, hour, total FROM at_version('plant.hours', getvariable('v')) ORDER BY ALL"
+        rows = analytics.execute(query).fetchall()
+    assert found == [(1,), (1,), (None,)]
+    assert rows == [("a", hour(0), 3.0), ("a", hour(9), 1.0), ("b", hour(0), 5.0)]
+
+
 def plain(value: Any) -> Any:
     """The value as all engines mean it: times in UTC, names of fields in order."""
     if isinstance(value, Mapping):
