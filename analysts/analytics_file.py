@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysts.ledger_columns import LEDGERS
 from analysts.table_views import connect, create_bare_views, create_view
 from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import BadArgument
@@ -164,6 +165,8 @@ class _Writing:
         topic = name.removesuffix(QUARANTINE)
         if topic != name and topic in self.registry.topics:
             return f"Records of {topic} that were refused, with all reasons.", OF_QUARANTINE
+        if ledger := LEDGERS.get(name):
+            return ledger.description, ledger.columns
         declared = self.registry.tables.get(name) or self.registry.topics.get(name)
         return declared.description if declared else "", self.registry.descriptions.get(name, {})
 

@@ -14,7 +14,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from docs.ledgers import LEDGERS
+from analysts.ledger_columns import LEDGERS
 from infra.settings import PREFIX, ROOT, SECRETS, Settings
 from tables.algebra.refusal import Refusal
 
@@ -244,14 +244,13 @@ def ledgers() -> str:
         topic_certificates.CERTIFICATES: topic_certificates._SCHEMA,
     }
     if set(schemas) != set(LEDGERS):
-        raise ValueError(f"docs/ledgers.py describes {sorted(LEDGERS)}; there are {sorted(schemas)}")
+        raise ValueError(f"analysts/ledger_columns.py describes {sorted(LEDGERS)}; there are {sorted(schemas)}")
     any_topic = Topic(schema={"at": "timestamp", "id": "string"}, event_time="at", message_key="id", dedup_keys=["id"])
     added = [field for field in events_schema(any_topic) if field.name.startswith("_")]
     about = 'Ledgers are Delta tables: `./twofold sql "FROM ledger.corrections"`.'
     parts = [f"# Ledgers and columns of the platform\n\n{GENERATED}{about}\n"]
     for name, ledger in LEDGERS.items():
-        head = f"## {name}\n\nOne row per {ledger.row_per}. Written {ledger.written}."
-        parts.append(f"{head}\n\n{_columns(schemas[name], ledger.columns)}\n")
+        parts.append(f"## {name}\n\n{ledger.description}\n\n{_columns(schemas[name], ledger.columns)}\n")
     parts.append(f"## Columns of events\n\nAfter the declared fields.\n\n{_columns(added, OF_EVENTS)}\n")
     parts.append(f"## Columns of quarantine\n\n{_columns(QUARANTINE_SCHEMA, OF_QUARANTINE)}\n")
     return "\n".join(parts)

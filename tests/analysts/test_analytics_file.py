@@ -102,6 +102,15 @@ def test_a_table_and_its_columns_are_described(settings: Settings, registry: Reg
     assert of_table == "What sensors read; it's for a test."
 
 
+def test_a_ledger_and_its_columns_are_described(settings: Settings, registry: Registry) -> None:
+    with opened(settings, registry) as analytics:
+        query = 'SELECT "column", description, table_description FROM dictionary WHERE "table" = \'ledger.corrections\''
+        found = rows(analytics, query)
+    assert ("key", "JSON: the key of the row") in [row[:2] for row in found]
+    assert {of_table.partition(".")[0] for *_, of_table in found} == {"One row per table row that batch work changed"}
+    assert [column for column, text, _ in found if text is None] == []
+
+
 def test_a_topic_has_its_records_without_heartbeats(settings: Settings, registry: Registry) -> None:
     with opened(settings, registry) as analytics:
         assert rows(analytics, "SELECT sensor, _offset FROM readings") == [("a", 7)]

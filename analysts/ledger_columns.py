@@ -1,4 +1,4 @@
-"""The meaning of the columns of ledgers, for the reference; the schemas give their names and types."""
+"""Descriptions of ledgers and their columns, for people who query them; the schemas give names and types."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ class Ledger:
     row_per: str
     written: str
     columns: Mapping[str, str]
+
+    @property
+    def description(self) -> str:
+        return f"One row per {self.row_per}. Written {self.written}."
 
 
 _RUN = "id of the run"
@@ -62,11 +66,11 @@ LEDGERS: Mapping[str, Ledger] = {
             "source": "topic of the record; or the upstream table, where its change has no record",
             "partition": "partition of the record",
             "offset": "offset of the record",
-            "late_by_ms": "how late it was; see `_late_by_ms` below",
+            "late_by_ms": "how late it was, in milliseconds: `_late_by_ms` of the record",
             "event_ms": "event time of the changed input row, epoch milliseconds",
             "scope": "JSON: the values of `recompute_by` of the rows that it may affect",
             "start_ms": "the rows that it may affect are dated from here, epoch milliseconds; null: any time",
-            "end_ms": "... until before this",
+            "end_ms": "the rows that it may affect are dated before this, epoch milliseconds; null: any time",
             "recorded_at": _RECORDED,
         },
     ),
