@@ -52,7 +52,10 @@ _TABLE = re.compile(r"([a-z_][a-z0-9_]*)\.([a-z_][a-z0-9_]*)\Z")
 _SIZED = re.compile(r"\((\d+)(?:,(-?\d+))?\)")
 _MOST_DIGITS = 38
 
-TOPIC = Template('''"""Changes of ${table} in the database."""
+TOPIC = Template('''"""Changes of ${table} in the database.
+
+${descriptions}
+"""
 
 from tables import changes_of
 
@@ -176,10 +179,16 @@ def declared_type(column: CatalogColumn) -> str | None:
     return TYPES.get(bare)
 
 
+def description_lines(columns: Iterable[str]) -> str:
+    """Writes the lines of a docstring in which the author says what each column holds."""
+    return "\n".join(f"{column}: what it is, and in which unit" for column in columns)
+
+
 def topic_text(table: CapturedTable) -> str:
     """Writes the source of the topic's file."""
     columns = "\n".join(f'        "{name}": "{kind}",' for name, kind in table.columns.items())
-    return TOPIC.substitute(table=table.table, columns=columns, key=_listed(table.key))
+    words = description_lines(table.columns)
+    return TOPIC.substitute(table=table.table, descriptions=words, columns=columns, key=_listed(table.key))
 
 
 def copy_text(table: CapturedTable) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeGuard
 import typer
 from rich.markup import escape
 
+from cli.capture_scaffold import description_lines
 from cli.console import make_table, out
 from cli.parsing import require_name
 from infra.errors import BadArgument
@@ -97,7 +98,10 @@ def test_the_stream_and_the_batch_agree_after_reconcile(spark: SparkSession, set
     assert_parity(spark, settings, "${full_name}")
 ''')
 
-TOPIC = Template('''"""What ${name} are, in one line for the people who query them."""
+TOPIC = Template('''"""What ${name} are, in one line for the people who query them.
+
+${descriptions}
+"""
 
 from tables import ${imports}
 
@@ -303,6 +307,7 @@ def write_topic(
     text = TOPIC.substitute(
         name=name,
         imports="Topic, field" if any(map(_lies_within, schema.values())) else "Topic",
+        descriptions=description_lines(schema),
         schema="\n".join(f"        {_quoted(column)}: {_written(kind)}," for column, kind in schema.items()),
         partitions=partitions,
         event_time=columns[times[0]],

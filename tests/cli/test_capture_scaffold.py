@@ -88,7 +88,9 @@ def test_topics_and_copies_follow_the_catalog(database: Settings, root: Path) ->
     assert topic.captures == "public.lineitem"
     assert {name: kind for name, kind in topic.schema.items() if not name.startswith("cdc_")} == COLUMNS
     assert list(lineitem.left_out) == ["with space", "place", "class", "twice"]
+    assert {*COLUMNS} <= {*registry.descriptions["tpch.lineitem_changes"]}
     copy = registry.find_table("tpch.lineitem")
+    assert {*registry.descriptions["tpch.lineitem"]} == {*COLUMNS}
     assert (copy.primary_key, copy.recompute_by) == (("l_orderkey", "l_linenumber"),) * 2
     assert [rule.columns for rule in copy.checks] == [("l_quantity",), ("l_shipdate",), ("l_tax",)]
     assert (nation.columns, nation.not_null) == ({"n_nationkey": "int", "n_name": "string"}, ["n_name"])

@@ -282,6 +282,18 @@ def test_a_domain_of_ones_own_is_three_commands(tmp_path: Path) -> None:
     assert (len(decoded.accepted), len(decoded.rejected)) == (3, 0)
 
 
+def test_each_column_of_what_it_writes_is_described(tmp_path: Path) -> None:
+    a_domain(tmp_path)
+    declared = registry.load(tmp_path / "tables").require_sound()
+    assert {name: set(of) for name, of in declared.descriptions.items() if name != "shops.sales"} == {
+        "shops.hourly": {"shop", "hour", "closes_at", "records"},
+        "shops.totals": {"shop", "records"},
+    }
+    described = declared.descriptions["shops.sales"]
+    assert {*SAMPLE[0]} <= {*described}
+    assert described["price"] == "what it is, and in which unit"
+
+
 def test_a_topic_needs_its_domain_and_columns_of_the_sample(tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
     found = read_sample(lines(*SAMPLE))
