@@ -28,6 +28,10 @@ class Target(Protocol):
             WriteConflict: the copy is not at `before`, since another process moved it. Retryable.
         """
 
+    def has_room(self) -> bool:
+        """Whether it can get the changes of another step now."""
+        return True
+
     def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
         """Reads the rows of the copy whose keys belong to a page.
 

@@ -15,7 +15,6 @@ from infra.process.polling_thread import PollingThread
 from outputs.follow.output_state import StateFile
 from outputs.next_step import next_step
 from outputs.targets.open_target import open_queue, open_sender, open_target
-from outputs.targets.webhook_queue import WebhookQueue
 from tables.declare.outputs.output import Output
 from tables.declare.outputs.webhook_output import WebhookOutput
 from tables.declare.registry import Registry
@@ -101,7 +100,7 @@ class Follower:
             self._position = target.position()
             self._looked_at = time.monotonic()
             self._state.note_position(self._position)
-        if isinstance(target, WebhookQueue) and not target.has_room():
+        if not target.has_room():
             return False
         step = next_step(self._lake, self._table, self._output, self._position, target)
         if step is None:

@@ -16,6 +16,7 @@ from infra.delta.delta_writer import BEFORE, CHANGE
 from infra.errors import BadSetting, WriteConflict
 from infra.postgres.database_connection import Address, Connection, connected_to
 from infra.sql.names import POSTGRES
+from outputs.output_target import Target
 from outputs.position import Position
 from outputs.refused_rows import Refused
 from outputs.targets.postgres_types import as_read, as_rows, as_texts, column_type
@@ -34,7 +35,7 @@ CREATE TABLE IF NOT EXISTS _twofold.outputs
 
 
 @dataclass(frozen=True, kw_only=True)
-class PostgresCopy:
+class PostgresCopy(Target):
     """A target in PostgreSQL; each call opens a connection.
 
     Attributes:

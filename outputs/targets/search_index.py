@@ -16,6 +16,7 @@ from infra.atomic_write import write_atomically
 from infra.errors import BadArgument, SchemaMismatch, TryAgain, WriteConflict
 from infra.process.file_locks import exclusive
 from infra.text.analyzer import analyzer
+from outputs.output_target import Target
 from outputs.position import Position
 from outputs.refused_rows import Refused
 from outputs.targets.json_rows import Row, json_rows, rows_of_page
@@ -44,7 +45,7 @@ class Match:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchIndex:
+class SearchIndex(Target):
     """A target in a folder of the home; each row is a document of its words and, unsearched, of its values.
 
     An index of other columns or another language is made next to the one before, which is searched until it is whole.

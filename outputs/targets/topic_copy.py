@@ -12,7 +12,7 @@ from infra.errors import WriteConflict
 from infra.kafka.compacted_topic import NewestValues, Record, TransactionalWriter
 from infra.kafka.topic_admin import TopicSpec, ensure_topics
 from infra.settings import Settings
-from outputs.output_target import unreadable
+from outputs.output_target import ChangeTarget, unreadable
 from outputs.position import Position
 from outputs.refused_rows import Refused
 from outputs.targets.json_rows import json_changes, json_rows, rows_of_page
@@ -29,7 +29,7 @@ _SHORT = {**_COMPACTED, "segment.ms": str(3_600_000), "min.cleanable.dirty.ratio
 
 
 @dataclass(kw_only=True)
-class TopicCopy:
+class TopicCopy(ChangeTarget):
     """A target in a topic of one partition, whose order is that of the table's versions.
 
     A record has the primary key as JSON. Its value, as JSON, is the row, `_key` included, or nothing once the row is

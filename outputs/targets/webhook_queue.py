@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from infra.errors import WriteConflict
-from outputs.output_target import unreadable
+from outputs.output_target import ChangeTarget, unreadable
 from outputs.position import Position
 from outputs.refused_rows import Refused
 from outputs.targets import json_rows
@@ -61,7 +61,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WebhookQueue:
+class WebhookQueue(ChangeTarget):
     """The target of a webhook; each call opens the file.
 
     Attributes:
@@ -79,7 +79,6 @@ class WebhookQueue:
             return _position(connection)
 
     def has_room(self) -> bool:
-        """Whether it can get the changes of another step now."""
         return self.waiting()[0] < MOST_WAITING
 
     def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
