@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta, tzinfo
 from typing import Protocol
 
 from infra.errors import BadArgument
-from traffic import flight_source, refund_notices, shop_database, shop_source
+from traffic import flight_source, refund_sender, shop_database, shop_source
 
 
 class Record(Protocol):
@@ -52,7 +52,7 @@ class TrafficSource(Protocol):
 
 DATABASES = {"shop": shop_database}
 """Domain -> the module that writes to the captured database for it."""
-WEBHOOKS = {"shop": refund_notices}
+WEBHOOKS = {"shop": refund_sender}
 """Domain -> the module that sends webhooks to it."""
 
 
@@ -97,7 +97,7 @@ MISSIONS = {
     ),
 }
 """Domain -> what its demo rewrites."""
-FOLLOWED = {"shop": ("shop.guessed_cards", refund_notices.TOPIC, "shop.customer_changes", "customer")}
+FOLLOWED = {"shop": ("shop.guessed_cards", refund_sender.TOPIC, "shop.customer_changes", "customer")}
 """Domain -> a table whose rows the demo sends to a receiver, a topic whose records it hands to workers, and one of
 persons, of whom it forgets one, with their kind."""
 SOURCES: Mapping[str, TrafficSource] = {"flights": flight_source, "shop": shop_source}

@@ -20,14 +20,14 @@ from intake import receiver
 from tables.declare.registry import running
 from tables.refresh.events.topic_specs import specs
 from tests.infra.conftest import free_port
-from traffic import refund_notices
+from traffic import refund_sender
 
 DAY = date(2026, 3, 2)
 
 
 def test_notices_of_a_day_are_the_same_in_every_run() -> None:
-    first = [*refund_notices.notices(DAY)]
-    assert first == [*refund_notices.notices(DAY)]
+    first = [*refund_sender.notices(DAY)]
+    assert first == [*refund_sender.notices(DAY)]
     assert len({notice["refund_id"] for notice in first}) == 20
     assert {notice["refunded_at"][:10] for notice in first} <= {"2026-03-03", "2026-03-04"}
 
@@ -35,13 +35,13 @@ def test_notices_of_a_day_are_the_same_in_every_run() -> None:
 def test_without_a_secret_or_a_receiver_the_error_says_what_to_do(settings: Settings) -> None:
     away = replace(settings, webhook_port=free_port())
     with pytest.raises(BadSetting, match="cannot be read"):
-        refund_notices.send(away, DAY)
+        refund_sender.send(away, DAY)
     add_missing(away, [])
     with pytest.raises(BadSetting, match="has no secret of shop"):
-        refund_notices.send(away, DAY)
-    add_missing(away, [refund_notices.TOPIC])
+        refund_sender.send(away, DAY)
+    add_missing(away, [refund_sender.TOPIC])
     with pytest.raises(ProcessFailed, match="does not answer"):
-        refund_notices.send(away, DAY)
+        refund_sender.send(away, DAY)
 
 
 @pytest.mark.platform
@@ -51,21 +51,21 @@ def test_the_shop_takes_its_notices_and_no_forgery(broker: Settings, tmp_path: P
     settings = Settings(home=tmp_path / "home", bootstrap=broker.bootstrap_servers, webhook_port=free_port())
     choose_domains(settings, ["shop"])
     registry = running(settings)
-    topic_admin.ensure_topics(broker, [spec for spec in specs(registry) if spec.name == refund_notices.TOPIC])
-    add_missing(settings, [refund_notices.TOPIC])
+    topic_admin.ensure_topics(broker, [spec for spec in specs(registry) if spec.name == refund_sender.TOPIC])
+    add_missing(settings, [refund_sender.TOPIC])
     try:
         supervisor.start(settings, receiver.programs(settings, registry))
         receiver.wait_ready(settings)
-        assert refund_notices.send(settings, DAY) == 20
+        assert refund_sender.send(settings, DAY) == 20
     finally:
         supervisor.stop(settings)
     consumer = KafkaConsumer(
-        refund_notices.TOPIC,
+        refund_sender.TOPIC,
         bootstrap_servers=broker.bootstrap_servers,
         auto_offset_reset="earliest",
         consumer_timeout_ms=5_000,
     )
     found = Counter(record.value for record in consumer)
     consumer.close()
-    first, *others = [json.dumps(notice).encode() for notice in refund_notices.notices(DAY)]
+    first, *others = [json.dumps(notice).encode() for notice in refund_sender.notices(DAY)]
     assert found == {first: 2, **dict.fromkeys(others, 1)}
