@@ -74,10 +74,14 @@ def _start(lake: Lake, table: Table, output: Output, state: StateFile) -> Pollin
 
 def _start_sending(lake: Lake, table: Table, output: WebhookOutput, state: StateFile) -> PollingThread:
     queue, sender = open_queue(lake, table, output), open_sender(lake, table, output)
+    noted_at = float("-inf")
 
     def step() -> bool:
+        nonlocal noted_at
         has_sent = sender.step(time.time())
-        state.note_waiting(*queue.waiting())
+        if not has_sent or time.monotonic() - noted_at > _IDLE_S:  # it counts all that wait
+            state.note_waiting(*queue.waiting())
+            noted_at = time.monotonic()
         return has_sent
 
     return PollingThread(f"webhook {table.full_name}", step, idle_s=_IDLE_S)

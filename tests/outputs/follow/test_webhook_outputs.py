@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from infra.process import supervisor
 from infra.process.ports import free_port
 from infra.settings import ROOT
 from outputs.follow import runner
+from outputs.follow.output_state import StateFile
 from outputs.refused_rows import REFUSED
 from outputs.resend import resume
 from outputs.targets import webhook_queue, webhook_sender
@@ -100,6 +101,24 @@ def test_a_full_queue_holds_the_reader_of_the_table(lake: Lake, monkeypatch: pyt
         assert (found.waiting, found.behind) == (2, 3)
         with receiving(receiver):
             until(lambda: len(receiver.requests) == 5)
+
+
+def test_what_waits_is_counted_once_a_second_while_changes_are_sent(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A count reads all that wait: after each eight changes it would take longer than to send them."""
+    counts: list[int] = []
+    sent, clock = iter([True, True, True, True, False]), iter([0.0, 0.0, 0.5, 0.9, 1.1, 1.1, 1.2])
+    queue = SimpleNamespace(waiting=lambda: (counts.append(1) or len(counts), ""))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(runner, "open_queue", lambda *_: queue)
+    monkeypatch.setattr(runner, "open_sender", lambda *_: SimpleNamespace(step=lambda now: next(sent)))
+    monkeypatch.setattr(runner, "PollingThread", lambda name, step, idle_s: step)
+    monkeypatch.setattr(runner.time, "monotonic", lambda: next(clock))
+    state = StateFile(lake.settings, "plant.hours", "hook", of_queue=True)
+    followed = FollowedTable(lake)
+    step: Callable[[], bool] = runner._start_sending(lake, followed.table, to_webhook("hook"), state)  # type: ignore[assignment,arg-type]
+    assert [(step(), len(counts)) for _ in range(5)] == [(True, 1), (True, 1), (True, 1), (True, 2), (False, 3)]
+    assert state.read().waiting == 3
 
 
 def test_a_webhook_that_stopped_asks_where_to_go_on(lake: Lake, receiver: Receiver) -> None:
