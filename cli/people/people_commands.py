@@ -58,7 +58,7 @@ def forget(
             return
         if now and not yes:
             if as_json or not sys.stdin.isatty():
-                raise BadArgument("--now cannot be taken back, and nobody can be asked.", hint="Add --yes.")
+                raise BadArgument("--now cannot be taken back, and was not confirmed.", hint="Add --yes.")
             typer.confirm(harmless(f"Destroy the key of the {chosen.name}? It cannot be taken back."), abort=True)
         days = 0 if now else settings.forget_after_days
         store.forget_ref(chosen.ref, time.time_ns() // 1_000_000 + days * DAY_MS)

@@ -191,7 +191,7 @@ class KeyStore:
             ).rowcount
         if not changed:
             raise BadArgument(
-                f"This {person.kind} is forgotten: the key was destroyed, and nobody can make it again.",
+                f"This {person.kind} is forgotten: the key was destroyed, and cannot be made again.",
                 hint="A backup of the store that is older has it, as long as its key of keys was not rotated.",
             )
 
