@@ -204,7 +204,7 @@ class _Writing:
         written = f"""SELECT parse_dirpath(filename) AS log, max(last_modified) AS written_at,
             max(try_cast(parse_filename(filename, true) AS BIGINT)) AS version FROM read_text([{files}]) GROUP BY ALL"""
         self.connection.execute(f"""CREATE VIEW freshness AS
-            SELECT d.name AS "table", w.version, w.written_at, now() - w.written_at AS age, p.freshness_s,
+            SELECT d.name AS "table", w.version, w.written_at, epoch(now() - w.written_at) AS age_s, p.freshness_s,
                 p.watermark AS closed_before, nullif(p.error, '') AS error
             FROM (VALUES {rows}) AS d(name, domain, query, log) LEFT JOIN ({written}) AS w USING (log)
             LEFT JOIN {self._progress()} AS p ON p.domain = d.domain AND p.query = d.query ORDER BY d.name
