@@ -91,6 +91,7 @@ LEDGERS: Mapping[str, Ledger] = {
             "evidence": "the first 100 records that caused it; all are in `ledger.evidence` under the same run",
             "inputs": "JSON: input -> version that was read",
             "records": "how many records caused it",
+            "latest_ms": "the greatest lateness of all of them, milliseconds; null: that of one is not known",
         },
     ),
     "ledger.positions": Ledger(

@@ -71,6 +71,7 @@ def corrections(first: int, rows: int) -> dict[str, pa.Table]:
                 "evidence": pa.ListArray.from_arrays(pa.array(np.arange(rows + 1), pa.int32()), records),
                 "inputs": pa.array(["{}"] * rows),
                 "records": one,
+                "latest_ms": one,
             }
         ),
         EVIDENCE: pa.table(

@@ -21,7 +21,19 @@ Size = Literal["missing", "extra", "over 10 %", "1 to 10 %", "under 1 %", "other
 SIZES: tuple[Size, ...] = ("missing", "extra", "over 10 %", "1 to 10 %", "under 1 %", "other")
 """How wrong a row would be: not there, there in error, by its most changed number, or in what is no number."""
 LATE = "late"
-_COLUMNS = ("key", "change", "before", "after", "cause", "run", "version", "recorded_at", "evidence", "records")
+_COLUMNS = (
+    "key",
+    "change",
+    "before",
+    "after",
+    "cause",
+    "run",
+    "version",
+    "recorded_at",
+    "evidence",
+    "records",
+    "latest_ms",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +43,7 @@ class Correction:
     Attributes:
         key: of the row; `before`, `after`: the row's values, None for none.
         records: the records that forced it, as far as they are named; `count`: all of them.
+        latest_ms: as the ledger has it; None also of one that was written before it had the column.
     """
 
     key: Mapping[str, Any]
@@ -43,10 +56,13 @@ class Correction:
     at: datetime
     records: Sequence[Mapping[str, Any]]
     count: int
+    latest_ms: int | None = None
 
     @property
     def late_by_ms(self) -> int | None:
         """The greatest lateness of its records, milliseconds; None if one of them is not known."""
+        if self.latest_ms is not None:
+            return self.latest_ms
         lateness = [record["late_by_ms"] for record in self.records]
         known = [ms for ms in lateness if ms is not None]
         return max(known) if known and len(known) == self.count else None
@@ -105,7 +121,9 @@ def corrections_of(lake: Lake, table: str, since: datetime, until: datetime) -> 
     if not lake.exists(CORRECTIONS):
         return []
     condition = f"{DATAFUSION.name('table')} = {DATAFUSION.literal(table)} AND {_recorded(since, until)}"
-    rows = select(lake.open(CORRECTIONS), _COLUMNS, condition)
+    ledger = lake.open(CORRECTIONS)
+    there = {field.name for field in ledger.schema().fields}
+    rows = select(ledger, [column for column in _COLUMNS if column in there], condition)
     return [_correction(row) for row in rows.sort_by([("version", "ascending"), ("key", "ascending")]).to_pylist()]
 
 
@@ -149,6 +167,7 @@ def _correction(row: Mapping[str, Any]) -> Correction:
         at=row["recorded_at"],
         records=row["evidence"] or [],
         count=row["records"] or 0,
+        latest_ms=row.get("latest_ms"),
     )
 
 

@@ -82,10 +82,12 @@ class Causes:
 
     Attributes:
         count: the number of all of them.
+        latest_ms: the greatest lateness of all of them, milliseconds; None if that of one is not known.
         records: the first of them, in the order of their logs, as in the ledger of corrections.
     """
 
     count: int = 0
+    latest_ms: int | None = None
     records: list[dict[str, Any]] = field(default_factory=list)
     _last: tuple[Any, ...] = ()
 
@@ -93,6 +95,8 @@ class Causes:
         """Counts a record, once; calls for records of one place must follow each other."""
         place = e.source, e.partition, e.offset
         if place != self._last:
+            known = [ms for ms in (self.latest_ms, e.late_by_ms) if ms is not None]
+            self.latest_ms = e.late_by_ms if not self.count else max(known) if len(known) == 2 else None
             self._last, self.count = place, self.count + 1
             if len(self.records) < LISTED:
                 self.records.append({RECORD.field(n).name: getattr(e, RECORD.field(n).name) for n in range(4)})

@@ -90,6 +90,7 @@ _CORRECTIONS_SCHEMA = pa.schema(
         ("evidence", pa.list_(RECORD)),
         ("inputs", pa.string()),
         ("records", pa.int64()),
+        ("latest_ms", pa.int64()),
     ]
 )
 # Commits of streams are looked through for those of batch runs; this many at most are looked through again.
@@ -288,6 +289,7 @@ class Ledgers:
                 "fingerprint": info.get("fingerprint"),
                 "evidence": why.records,
                 "records": why.count,
+                "latest_ms": why.latest_ms,
                 "inputs": json.dumps(info["inputs"]) if "inputs" in info else None,
             }
 
@@ -299,8 +301,10 @@ class Ledgers:
         return self._writers[name]
 
     def _ensure(self, name: str) -> None:
+        """Creates the ledger, or adds the columns that it did not have yet."""
         schema = _SCHEMAS[name]
         self._lake.ensure(name, schema, statistics=[column for column in _STATISTICS if column in schema.names])
+        self._lake.extend(name, schema)
 
     def _append(self, name: str, table: str, run: str, rows: pa.Table) -> None:
         """Appends a run's rows about a table to a ledger, unless the ledger has them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -80,9 +81,10 @@ def test_a_delay_saves_a_row_if_all_its_records_are_known_and_less_late() -> Non
         correction(late=(3,), count=2),  # the other record is not named
         correction(late=(3, None)),
         correction(late=()),
+        correction(late=(3,), count=200, latest_ms=10),
     ]
     cost = late_cost(some, AT, AT)
-    assert [cost.still_wrong(ms) for ms in (0, 9, 10, 11)] == [5, 5, 4, 3]
+    assert [cost.still_wrong(ms) for ms in (0, 9, 10, 11)] == [6, 6, 5, 3]
 
 
 def test_what_a_delay_saves_is_what_counting_each_row_gives() -> None:
@@ -115,3 +117,17 @@ def test_corrections_are_read_of_one_table_since_a_moment(lake: Lake) -> None:
     assert late_corrections(lake, AT, AFTER) == {"plant.days": 2, "plant.hours": 1}
     assert corrections_of(lake, "plant.hours", AT, AT) == []
     assert late_corrections(lake, AT, AT) == {}
+
+
+def test_corrections_of_an_earlier_platform_are_read(lake: Lake) -> None:
+    Ledgers(lake).ensure()
+    now = pa.schema(lake.open(CORRECTIONS).schema())
+    shutil.rmtree(lake.uri(CORRECTIONS))
+    before = now.remove(now.get_field_index("latest_ms"))
+    lake.ensure(CORRECTIONS, before, statistics=["table"])
+    record = {"source": "plant.readings", "partition": 1, "offset": 8, "late_by_ms": 9}
+    append(
+        lake, CORRECTIONS, 1, before, table=["plant.hours"], key=["{}"], cause=["late"], run=["r"], version=[4],
+        recorded_at=[AT], evidence=[[record]], records=[1],
+    )  # fmt: skip
+    assert [one.late_by_ms for one in corrections_of(lake, "plant.hours", AT, AFTER)] == [9]

@@ -181,6 +181,48 @@ def test_a_correction_names_exactly_the_records_that_may_affect_its_row(ledgers:
     assert correction["records"] == 2
 
 
+@pytest.mark.parametrize(("late", "latest_ms"), [((3, 9, 5), 9), ((9, None), None), ((None, 9), None), ((), None)])
+def test_a_correction_has_the_lateness_of_its_latest_record_named_or_not(
+    ledgers: Ledgers,
+    hours: Writer,
+    late: tuple[int | None, ...],
+    latest_ms: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("batch.ledgers.causes.LISTED", 1)
+    evidence = [
+        CausingRecord(source="plant.readings", partition=0, offset=n, late_by_ms=ms) for n, ms in enumerate(late)
+    ]
+    by_stream(hours, 1, counts(a=1))
+    ledgers.record_evidence("run-1", TABLE, evidence)
+    by_run(hours, 1, ("a", "update", 1, 2))
+    ledgers.record_corrections(HOURS)
+    (correction,) = ledgers.corrections(TABLE)
+    assert (correction["latest_ms"], correction["records"]) == (latest_ms, len(late))
+    assert len(correction["evidence"]) <= 1
+
+
+def test_a_ledger_of_an_earlier_platform_gets_the_column_that_it_lacks(lake: Lake, hours: Writer) -> None:
+    now = ledgers_module._SCHEMAS[CORRECTIONS]
+    before = now.remove(now.get_field_index("latest_ms"))
+    lake.ensure(CORRECTIONS, before, statistics=["table", "run", "recorded_at"])
+    old = pa.Table.from_pylist(
+        [{"table": TABLE, "key": "{}", "run": "old", "version": 0, "recorded_at": datetime.now(UTC)}], schema=before
+    )
+    Writer(lake, CORRECTIONS).append(old, CommitTag(app="old", version=1))
+    by_stream(hours, 1, counts(a=1))
+    by_run(hours, 1, ("a", "update", 1, 2))
+    ledgers = Ledgers(lake)
+    ledgers.record_evidence("run-1", TABLE, [CausingRecord(source="plant.readings", offset=1, late_by_ms=7)])
+    assert ledgers.record_corrections(HOURS) == 1
+    ledgers.record_evidence("run-2", TABLE, [CausingRecord(source="plant.readings", offset=2, late_by_ms=8)])
+    by_run(hours, 2, ("a", "update", 2, 3))
+    assert ledgers.record_corrections(HOURS) == 1
+    assert [(row["run"], row["latest_ms"]) for row in ledgers.corrections(TABLE)] == [
+        ("old", None), ("run-1", 7), ("run-2", 8),
+    ]  # fmt: skip
+
+
 def test_a_correction_says_which_versions_of_the_inputs_were_read(ledgers: Ledgers, hours: Writer) -> None:
     by_stream(hours, 1, counts(a=1))
     by_run(hours, 1, ("a", "update", 1, 2))
