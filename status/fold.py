@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from batch.ledgers.audit_history import LastAudit, last_audits
@@ -16,9 +17,10 @@ from batch.ledgers.run_result import RUNS
 from infra.delta.change_feed import changed_rows, is_old
 from infra.delta.datafusion_sql import select
 from infra.delta.file_statistics import bounds_of
-from infra.delta.lake import Lake
+from infra.delta.lake import QUARANTINE, Lake, LoggedCommit
 from infra.errors import ChangesGone, ChangesUnread
 from infra.text.printable import plain
+from status.parts.refused_records import COLUMNS, Refused, refused_in
 from status.store import Head
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from tables.declare.registry import Registry
@@ -132,6 +134,28 @@ class Facts:
         counts = {topic: self._late_counts(topic, wanted) for topic, wanted in delays.items()}
         return {name: sum(counts[topic][delay] for topic in topics) for name, (delay, topics) in tables.items()}
 
+    def refused(self, topic: Topic) -> list[Refused]:
+        """Returns what is wrong with the quarantined records of a topic, the most frequent first.
+
+        New records are counted when they come; if some have left, all are counted again.
+        """
+        name, rules = topic.full_name + QUARANTINE, [str(rule) for rule in topic.checks]
+        head = self._head(name)
+        if head is None:
+            return []
+        if head.facts.get("refused", {}).get("rules") != rules:
+            before = self._known.get(name)
+            fact = before.facts.get("refused", {}) if before else {}
+            earlier = {one["reason"]: Refused(**one) for one in fact.get("by", ())}
+            rows = self._added_since(name, before, COLUMNS) if before and fact.get("rules") == rules else None
+            if rows is None:
+                rows, earlier = select(self._open(name), COLUMNS), {}
+            newer = refused_in(rows, rules)
+            counted = {**earlier, **{reason: one.after(earlier.get(reason)) for reason, one in newer.items()}}
+            by = sorted(counted.values(), key=lambda one: (-one.records, one.reason))
+            head.facts["refused"] = {"rules": rules, "by": [asdict(one) for one in by]}
+        return [Refused(**one) for one in head.facts["refused"]["by"]]
+
     def _late_counts(self, name: str, delays_ms: Collection[int]) -> dict[int, int]:
         """Counts a topic's records that are late by each of these delays or more; only new commits are read."""
         head = self._head(name)
@@ -152,20 +176,39 @@ class Facts:
 
     def _late_since(self, name: str, before: Head, least_ms: int) -> list[tuple[int, int]] | None:
         """Returns the lateness of records that came, 1, or went, -1, after a version; None if that cannot be known."""
+        commits = self._commits_since(name, before)
+        if commits is None:
+            return None
+        greatest = [file.greatest.get(LATE_BY_MS) for commit in commits for file in commit.added]
+        if not any(c.rewrites for c in commits) and all(isinstance(ms, int) and ms < least_ms for ms in greatest):
+            return []
+        rows = self._changes_since(name, before, [OFFSET, LATE_BY_MS])
+        if rows is None:
+            return None
+        is_late = pc.and_(pc.is_valid(rows[OFFSET]), pc.greater_equal(rows[LATE_BY_MS], least_ms))
+        return [(row[LATE_BY_MS], -1 if is_old(row) else 1) for row in rows.filter(is_late).to_pylist()]
+
+    def _added_since(self, name: str, before: Head, columns: Sequence[str]) -> pa.Table | None:
+        """Returns the rows that came after a version; None if some went, or that cannot be known."""
+        commits = self._commits_since(name, before)
+        if commits is None or any(commit.rewrites for commit in commits):
+            return None
+        return self._changes_since(name, before, columns)
+
+    def _commits_since(self, name: str, before: Head) -> list[LoggedCommit] | None:
+        """Returns the commits after a version that changed rows; None if that version is none of this history."""
         head = self._heads[name]
         if head is None or self._lake.commit_digest(name, before.version) != before.digest:
             return None
-        with suppress(FileNotFoundError, ChangesGone, ChangesUnread):
+        with suppress(FileNotFoundError):
             commits = [c for c in self._lake.commits(name, before.version, head.version) if c.changes]
-            if any(commit.operation == _RESTORE for commit in commits):
-                return None
-            greatest = [file.greatest.get(LATE_BY_MS) for commit in commits for file in commit.added]
-            if not any(c.rewrites for c in commits) and all(isinstance(ms, int) and ms < least_ms for ms in greatest):
-                return []
-            columns = [OFFSET, LATE_BY_MS]
-            rows = changed_rows(self._lake, name, before.version, head.version, columns, self._open(name))
-            is_late = pc.and_(pc.is_valid(rows[OFFSET]), pc.greater_equal(rows[LATE_BY_MS], least_ms))
-            return [(row[LATE_BY_MS], -1 if is_old(row) else 1) for row in rows.filter(is_late).to_pylist()]
+            return None if any(commit.operation == _RESTORE for commit in commits) else commits
+        return None
+
+    def _changes_since(self, name: str, before: Head, columns: Sequence[str]) -> pa.Table | None:
+        with suppress(ChangesGone, ChangesUnread):
+            table = self._open(name)
+            return changed_rows(self._lake, name, before.version, table.version(), columns, table)
         return None
 
     def _fact(self, name: str, fact: str, read: Callable[[DeltaTable], object]) -> Any:

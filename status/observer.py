@@ -24,6 +24,7 @@ from status.health import found_needs, stream_health
 from status.parts.captures import capture_states
 from status.parts.outputs import output_reports
 from status.parts.plain_text import plain_text_problems
+from status.parts.refused_records import Refused
 from status.parts.unloaded_dags import unloaded_dags
 from status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
 from status.store import Store
@@ -69,6 +70,7 @@ class Observer:
             kept = _tolerant(problems, "retention", lambda: retention(settings, registry.topics, bounds, ingested, at))
         captured = _tolerant(problems, "captures", lambda: capture_states(settings, registry)) if processes else []
         tables = self._tables(problems, facts, audits)
+        reasons = _tolerant(problems, "quarantine", lambda: {n: facts.refused(t) for n, t in registry.topics.items()})
         outputs = _tolerant(problems, "outputs", lambda: output_reports(lake, registry, at)) or []
         unloaded = _tolerant(problems, "Airflow", lambda: unloaded_dags(settings, registry, processes))
         problems += [unloaded] if unloaded else []
@@ -83,7 +85,14 @@ class Observer:
             at=at,
             processes=processes,
             topics=[
-                _topic(topic, bounds.get(name, {}), ingested.get(name, {}), (kept or {}).get(name), facts)
+                _topic(
+                    topic,
+                    bounds.get(name, {}),
+                    ingested.get(name, {}),
+                    (kept or {}).get(name),
+                    facts,
+                    (reasons or {}).get(name, ()),
+                )
                 for name, topic in registry.topics.items()
             ],
             queries=[_query(p, registry, lake, facts) for p in progress],
@@ -149,6 +158,7 @@ def _topic(
     ingested_to: Mapping[int, int],
     kept: Retention | None,
     facts: Facts,
+    refused: Sequence[Refused],
 ) -> TopicState:
     leaves = kept.leaves_in_s if kept else {}
     return TopicState(
@@ -157,6 +167,7 @@ def _topic(
         events=facts.rows(topic.full_name),
         quarantined=facts.rows(topic.full_name + QUARANTINE),
         archive_bytes=kept.archive_bytes if kept else None,
+        refused=refused,
     )
 
 

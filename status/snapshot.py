@@ -10,6 +10,7 @@ from batch.ledgers.audit_history import LastAudit
 from infra.capture.debezium_connector import CaptureState
 from infra.process.supervisor import ProcessState
 from status.parts.outputs import OutputReport
+from status.parts.refused_records import Refused
 from tables.refresh.events.lost_offsets import Gap
 
 
@@ -43,6 +44,7 @@ class TopicState:
 
     Attributes:
         archive_bytes: of its archived segments; None when that was not requested, or the broker did not answer.
+        refused: what is wrong with its quarantined records, the most frequent first.
     """
 
     name: str
@@ -50,6 +52,7 @@ class TopicState:
     events: int | None
     quarantined: int | None
     archive_bytes: int | None = None
+    refused: Sequence[Refused] = ()
 
     @property
     def produced(self) -> int | None:

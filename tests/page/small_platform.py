@@ -13,11 +13,13 @@ from infra.settings import Settings
 from infra.text.printable import plain
 from status.catalog import Entry
 from status.health import found_needs
+from status.parts.refused_records import Refused
 from status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
 from status.store import Store
 from tables.refresh.events.lost_offsets import Gap
 
 NOW = datetime.now(UTC).replace(microsecond=0)
+REFUSED = [Refused(reason="between(value, 0, 10)", records=2, partition=0, offset=57, text="between(value, 0, 10)")]
 AUDIT = LastAudit(at=NOW, turn=0, of=1, rows=40, unexplained=0, all_since=NOW)
 
 
@@ -36,7 +38,7 @@ def query(name: str, **facts: Any) -> QueryState:
 def topic(name: str, *, latest: int | None = 60, next: int = 60) -> TopicState:
     lag = None if latest is None else latest - next
     part = PartitionState(partition=0, earliest=0, latest=latest, next=next, lag=lag, tiered=40, leaves_in_s=90.0)
-    return TopicState(name=name, partitions=[part], events=58, quarantined=2, archive_bytes=2_048)
+    return TopicState(name=name, partitions=[part], events=58, quarantined=2, archive_bytes=2_048, refused=REFUSED)
 
 
 def table(name: str, **facts: Any) -> TableState:
