@@ -10,11 +10,10 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from infra.text.printable import shown
-from status.window_life import Life, Value
 
 HEIGHT, FOOT, HEAD = 170, 30, 18
-_LEFT = 9.0  # percent, for the numbers of the scale
-_GRID = Markup('<line class="grid" x1="{}%" x2="100%" y1="{:.1f}" y2="{:.1f}"/>')
+LEFT = 9.0  # percent, for the numbers of the scale
+GRID = Markup('<line class="grid" x1="{}%" x2="100%" y1="{:.1f}" y2="{:.1f}"/>')
 _SVG = Markup('<svg class="chart" width="100%" height="{}" role="img" aria-label="{}">{}</svg>')
 _CURVE = Markup(
     '<svg viewBox="0 0 100 {height}" width="100%" height="{height}" preserveAspectRatio="none">'
@@ -45,11 +44,11 @@ def stacked_bars(title: str, head: str, labels: Sequence[str], series: Sequence[
     sums = [sum(one.values[n] or 0 for one in series) for n in range(len(labels))]
     top = _top(max(sums, default=0))
     parts = _scale(top)
-    step = (100 - _LEFT) / max(len(labels), 1)
+    step = (100 - LEFT) / max(len(labels), 1)
     width = min(step * 0.7, 11)
     every = math.ceil(len(labels) / 6)
     for n, label in enumerate(labels):
-        x, y = _LEFT + step * (n + 0.5), float(HEIGHT - FOOT)
+        x, y = LEFT + step * (n + 0.5), float(HEIGHT - FOOT)
         for one in series:
             if value := one.values[n]:
                 height = value / top * (HEIGHT - FOOT - HEAD)
@@ -60,12 +59,14 @@ def stacked_bars(title: str, head: str, labels: Sequence[str], series: Sequence[
                     )
                 )
         if sums[n] and len(labels) <= 8:
-            parts.append(_text(x, y - 5, shown(sums[n]), "mid"))
+            parts.append(text_at(x, y - 5, shown(sums[n]), "mid"))
         if n % every == 0:
-            parts.append(_text(x, HEIGHT - 10, label, "mid" if n % (2 * every) == 0 else "mid w"))
+            parts.append(text_at(x, HEIGHT - 10, label, "mid" if n % (2 * every) == 0 else "mid w"))
     rows = [[label, *(one.values[n] for one in series)] for n, label in enumerate(labels)]
     used = [one for one in series if any(one.values)]
-    return _figure(title, parts, _key(used) if len(used) > 1 else Markup(), [head, *(one.name for one in series)], rows)
+    return figure(
+        title, parts, key_of(used) if len(used) > 1 else Markup(), [head, *(one.name for one in series)], rows
+    )
 
 
 def curve(title: str, head: str, labels: Sequence[str], values: Series, *, saved: str, say: str) -> Markup:
@@ -78,28 +79,38 @@ def curve(title: str, head: str, labels: Sequence[str], values: Series, *, saved
     numbers = [value or 0 for value in values.values]
     top = _top(max(numbers, default=0))
     parts = _scale(top)
-    step = (100 - _LEFT - 4) / max(len(labels) - 1, 1)
-    xs = [_LEFT + step * n for n in range(len(labels))]
+    step = (100 - LEFT - 4) / max(len(labels) - 1, 1)
+    xs = [LEFT + step * n for n in range(len(labels))]
     ys = [HEIGHT - FOOT - number / top * (HEIGHT - FOOT - HEAD) for number in numbers]
     path = f"M{xs[0]:.2f} {ys[0]:.1f}" + "".join(f"H{x:.2f}V{y:.1f}" for x, y in zip(xs, ys, strict=True)) + "H100"
     parts.append(_CURVE.format(height=HEIGHT, path=path, base=HEIGHT - FOOT, left=f"{xs[0]:.2f}"))
-    parts += [_text(x, HEIGHT - 10, labels[n], "mid" if n % 2 == 0 else "mid w") for n, x in enumerate(xs)]
+    parts += [text_at(x, HEIGHT - 10, labels[n], "mid" if n % 2 == 0 else "mid w") for n, x in enumerate(xs)]
     parts += [_DOT.format(x, y) for x, y in zip(xs, ys, strict=True)]
     rows = [[label, number, numbers[0] - number] for label, number in zip(labels, numbers, strict=True)]
-    return _figure(title, parts, Markup(), [head, values.name, saved], rows, say)
+    return figure(title, parts, Markup(), [head, values.name, saved], rows, say)
 
 
-def _figure(
+def figure(
     title: str,
     parts: Sequence[Markup],
     key: Markup,
     heads: Sequence[str],
     rows: Sequence[Sequence[object]],
     say: str = "",
+    height: int = HEIGHT,
 ) -> Markup:
-    svg = _SVG.format(HEIGHT, f"{title}; the numbers are in the table below.", Markup().join(parts))
+    """Puts a drawing between its title and its numbers.
+
+    Args:
+        key: what the colours are.
+        heads, rows: of the table of numbers; the first value of a row names it.
+        say: the id of the element whose text a slider changes; empty: it has none.
+    """
+    svg = _SVG.format(height, f"{title}; the numbers are in the table below.", Markup().join(parts))
     head = Markup().join(Markup('<th scope="col">{}</th>').format(one) for one in heads)
-    cells = [(row[0], Markup().join(Markup("<td>{}</td>").format(shown(value)) for value in row[1:])) for row in rows]
+    cells = [
+        (shown(row[0]), Markup().join(Markup("<td>{}</td>").format(shown(value)) for value in row[1:])) for row in rows
+    ]
     lines = Markup().join(Markup('<tr><th scope="row">{}</th>{}</tr>').format(*line) for line in cells)
     numbers = _NUMBERS.format(head, lines)
     return Markup('<figure data-say="{}"><figcaption>{}</figcaption>{}{}{}</figure>').format(
@@ -107,7 +118,8 @@ def _figure(
     )
 
 
-def _key(series: Sequence[Series]) -> Markup:
+def key_of(series: Sequence[Series]) -> Markup:
+    """Names the colours of these series."""
     entry = Markup('<span><svg aria-hidden="true"><rect class="{}" width="10" height="10"/></svg>{}</span>')
     return Markup('<div class="key">{}</div>').format(Markup().join(entry.format(s.colour, s.name) for s in series))
 
@@ -116,13 +128,14 @@ def _scale(top: float) -> list[Markup]:
     lines = []
     for share in (0.0, 0.5, 1.0):
         y = HEIGHT - FOOT - share * (HEIGHT - FOOT - HEAD)
-        lines.append(_GRID.format(_LEFT, y, y))
+        lines.append(GRID.format(LEFT, y, y))
         value = top * share
-        lines.append(_text(_LEFT - 1, y + 4, shown(int(value) if value == int(value) else value), "end"))
+        lines.append(text_at(LEFT - 1, y + 4, shown(int(value) if value == int(value) else value), "end"))
     return lines
 
 
-def _text(x: float, y: float, text: str, kind: str) -> Markup:
+def text_at(x: float, y: float, text: str, kind: str) -> Markup:
+    """Puts a text at a percentage of the width and a height, `kind` is its classes."""
     return Markup('<text class="{}" x="{:.2f}%" y="{:.1f}">{}</text>').format(kind, x, y, escape(text))
 
 
@@ -200,83 +213,3 @@ def _path(points: Sequence[tuple[int, float]]) -> str:
             parts.append(f"H{left + _WIDE}")
             x += _WIDE
     return "".join(parts)
-
-
-_OPEN_ENDS, _LIFE_ENDS = 56.0, 97.0  # percent: where the stream's part ends, and all
-_STEPS = Markup(
-    '<svg viewBox="0 0 100 {height}" width="100%" height="{height}" preserveAspectRatio="none">'
-    '<path class="alone" d="{alone}"/><path class="line" d="{line}"/><path class="fixed" d="{fixed}"/></svg>'
-)
-
-
-def life_chart(life: Life) -> Markup:
-    """Draws a value over processing time: evenly while the stream wrote it, by the logarithm of the time after that."""
-    values = [*life.streamed, *life.corrected]
-    known = [one.value for one in values if one.value is not None]
-    low, high = min(known), max(known)
-    margin = (high - low) * 0.15 or abs(high) * 0.1 or 1.0
-    low, high = low - margin, high + margin
-    xs = _moments(life)
-
-    def y_of(value: float) -> float:
-        return HEIGHT - FOOT - (value - low) / (high - low) * (HEIGHT - FOOT - HEAD)
-
-    def stepped(some: Sequence[Value], end: float) -> str:
-        parts, is_drawn = [], False
-        for one in some:
-            if one.value is None:
-                is_drawn = False
-                continue
-            x, y = xs[one.step], y_of(one.value)
-            parts.append(f"H{x:.2f}V{y:.1f}" if is_drawn else f"M{x:.2f} {y:.1f}")
-            is_drawn = True
-        return "".join(parts) + (f"H{end:.2f}" if is_drawn else "")
-
-    alone = f"M{_OPEN_ENDS} {y_of(life.alone):.1f}H100" if life.alone is not None and life.corrected else ""
-    parts = [
-        Markup('<rect class="shade" x="{}%" y="0" width="{}%" height="{}"/>').format(
-            _OPEN_ENDS, 100 - _OPEN_ENDS, HEIGHT - FOOT
-        )
-    ]
-    for value in (low + margin, (low + high) / 2, high - margin):
-        parts.append(_GRID.format(_LEFT, y_of(value), y_of(value)))
-        parts.append(_text(_LEFT - 1, y_of(value) + 4, shown(round(value, 1)), "end"))
-    fixed, since = stepped(life.corrected, 100), xs[life.corrected[0].step] if life.corrected else 100.0
-    if life.alone is not None and life.corrected and life.corrected[0].value is not None:
-        fixed += f"M{since:.2f} {y_of(life.alone):.1f}V{y_of(life.corrected[0].value):.1f}"
-    parts.append(_STEPS.format(height=HEIGHT, alone=alone, line=stepped(life.streamed, since), fixed=fixed))
-    dot = Markup('<a href="#step-{}" aria-label="{}"><circle class="{}" cx="{:.2f}%" cy="{:.1f}" r="{}"/></a>')
-    for one in values:
-        if one.value is not None:
-            is_fix = one in life.corrected
-            kind, radius = ("fix", 6) if is_fix else ("dot", 3)
-            label = f"Step {one.step}, {shown(one.at)}: {shown(one.value)}"
-            parts.append(dot.format(one.step, label, kind, xs[one.step], y_of(one.value), radius))
-    parts += [
-        _text(_OPEN_ENDS - 1, 12, "the stream", "end"),
-        _text(_OPEN_ENDS + 1, 12, "after it, by the logarithm of time", "w"),
-    ]
-    if life.streamed:
-        parts.append(_text(_LEFT, HEIGHT - 10, shown(life.streamed[0].at)[5:16], "start"))
-    if life.corrected:
-        parts.append(_text(_LIFE_ENDS, HEIGHT - 10, shown(life.corrected[-1].at)[5:16], "end"))
-    rows = [[str(one.step), one.at, one.value, "stream" if one in life.streamed else "after it"] for one in values]
-    key = _key([Series("the stream", "s", []), Series("corrected; a mark leads to its records", "f", [])])
-    return _figure(f"{life.column} over processing time", parts, key, ["step", "when", life.column, "by"], rows)
-
-
-def _moments(life: Life) -> dict[int, float]:
-    """Returns the place of each step from left to right, percent."""
-    places: dict[int, float] = {}
-    if life.streamed:
-        first, last = life.streamed[0].at, life.streamed[-1].at
-        whole = (last - first).total_seconds() or 1.0
-        room = _OPEN_ENDS - _LEFT - 4
-        places |= {one.step: _LEFT + 1 + (one.at - first).total_seconds() / whole * room for one in life.streamed}
-    if life.corrected:
-        since = life.streamed[-1].at if life.streamed else life.corrected[0].at
-        ages = {one.step: max((one.at - since).total_seconds(), 1.0) for one in life.corrected}
-        longest = math.log(max(ages.values()) + 1)
-        room = _LIFE_ENDS - _OPEN_ENDS
-        places |= {step: _OPEN_ENDS + math.log(age + 1) / longest * room for step, age in ages.items()}
-    return places

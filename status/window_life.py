@@ -51,6 +51,30 @@ class Life:
         return [*self.streamed, *self.corrected][-1].value
 
 
+@dataclass(frozen=True)
+class Marks:
+    """The watermark of the stream while a row was open.
+
+    Attributes:
+        points: moments with the watermark that a commit then had, of the commits that wrote the row and the one that
+            closed it, oldest first.
+        closes_at: the watermark that closes the row; None if its table closes none.
+        closed_at: when the first commit had it; None if that is not known, or not yet.
+    """
+
+    points: Sequence[tuple[datetime, datetime]]
+    closes_at: datetime | None
+    closed_at: datetime | None
+
+
+def marks_of(history: RowHistory) -> Marks:
+    """Returns how the watermark went on to the end of the row."""
+    streamed = [(v.at, v.watermark) for v in history.versions if v.by == STREAM and v.watermark]
+    closed = history.closed
+    points = sorted({*streamed, *([(closed.at, closed.watermark)] if closed else [])})
+    return Marks(points, history.closes_at, closed.at if closed else None)
+
+
 def history_from(document: Mapping[str, Any]) -> RowHistory:
     """Reads what `./twofold why --json` prints."""
     history: RowHistory = restored(RowHistory, document)

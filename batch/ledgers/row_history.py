@@ -16,7 +16,7 @@ from batch.ledgers.run_result import started_at
 from infra.delta.change_feed import naming_what_is_gone, side_of
 from infra.delta.lake import Lake, LoggedCommit
 from infra.duckdb_session import query
-from infra.instants import EPOCH
+from infra.instants import EPOCH, from_epoch_ms
 from infra.settings import ROOT
 from infra.sql.names import DUCKDB
 from tables.declare.code_fingerprint import fingerprint
@@ -54,6 +54,7 @@ class RowVersion:
         inputs: input -> version that was read.
         records: the records that forced the run.
         fingerprint: of the definition that computed the row; `commit`: the last Git commit of its file by then.
+        watermark: of the stream at that time; None if it had none.
     """
 
     version: int | None
@@ -68,6 +69,16 @@ class RowVersion:
     records: Sequence[Record] = ()
     fingerprint: str | None = None
     commit: str | None = None
+    watermark: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closing:
+    """The moment since when no stream changes a row: the first commit whose watermark had reached its closing time."""
+
+    at: datetime
+    version: int
+    watermark: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +89,8 @@ class RowHistory:
         now: the current row; None if it does not exist.
         since: the oldest version whose commit the log still has.
         definition: fingerprint of the current declaration.
+        closes_at: the watermark that closes the row; None if no row of the table closes.
+        closed: None if it is open, no stream wrote it, or the log does not tell.
     """
 
     table: str
@@ -86,6 +99,8 @@ class RowHistory:
     versions: Sequence[RowVersion]
     since: int
     definition: str
+    closes_at: datetime | None = None
+    closed: Closing | None = None
 
 
 def in_archive(history: RowHistory, archive: Archive) -> RowHistory:
@@ -120,6 +135,7 @@ def read_history(lake: Lake, table: Table, key: Mapping[str, Any]) -> RowHistory
         versions.append(_row_version(table, commit, sides, corrections.get(version)))
     now = _live(lake, name, key)
     versions += _looks(ledgers, table, [c.run for c in versions if c.run], now or _last(feed))
+    closes_at = (now or _last(feed) or {}).get(table.closes_at or "")
     return RowHistory(
         table=name,
         key=to_plain_json(key),
@@ -127,14 +143,35 @@ def read_history(lake: Lake, table: Table, key: Mapping[str, Any]) -> RowHistory
         versions=sorted(versions, key=lambda c: c.at),
         since=since,
         definition=fingerprint(table),
+        closes_at=closes_at,
+        closed=_closing(lake, name, versions, newest, closes_at) if closes_at else None,
     )
+
+
+def _closing(lake: Lake, name: str, versions: Sequence[RowVersion], newest: int, closes_at: datetime) -> Closing | None:
+    """Finds the first commit, of those since a stream last wrote the row, whose watermark had reached its end."""
+    streamed = max((v.version for v in versions if v.by == "stream" and v.version is not None), default=None)
+    for commit in () if streamed is None else lake.commits(name, streamed - 1, newest):
+        watermark = _watermark(commit)
+        if watermark and watermark >= closes_at and commit.info.get("cause") == "stream":
+            return Closing(at=_time_of(commit), version=commit.version, watermark=watermark)
+    return None
+
+
+def _watermark(commit: LoggedCommit) -> datetime | None:
+    ms = commit.info.get("watermark_ms")
+    return from_epoch_ms(ms) if ms else None
+
+
+def _time_of(commit: LoggedCommit) -> datetime:
+    return datetime.fromtimestamp(commit.timestamp_ms / 1_000, UTC)
 
 
 def _row_version(
     table: Table, commit: LoggedCommit, sides: Mapping[str, Mapping[str, Any]], correction: Mapping[str, Any] | None
 ) -> RowVersion:
     before, after = sides.get("before"), sides.get("after")
-    info, at = commit.info, datetime.fromtimestamp(commit.timestamp_ms / 1_000, UTC)
+    info, at = commit.info, _time_of(commit)
     inputs = info.get("inputs")
     if inputs is None and "versions" in info:  # a stream notes the version that it reads next
         inputs = {source: int(version) - 1 for source, version in info["versions"].items()}
@@ -152,6 +189,7 @@ def _row_version(
         records=[Record(**record) for record in (correction or {}).get("evidence") or ()],
         fingerprint=info.get("fingerprint"),
         commit=_git_commit(table, at),
+        watermark=_watermark(commit),
     )
 
 

@@ -117,6 +117,9 @@ def _print_history(history: RowHistory) -> None:
         out.print(f"[dim]The log no longer holds the history before version {history.since}.[/]")
     for number, entry in enumerate(history.versions, 1):
         _print_version(number, entry, history)
+    if history.closed:
+        reached = f"the watermark had reached {shown(history.closes_at)}"
+        out.print(f"[bold]Closed[/]  {shown(history.closed.at)}, version {history.closed.version}: {reached}.")
     if history.now is None:
         out.print("[bold]Now[/]  the row does not exist.")
         return
@@ -145,6 +148,8 @@ def _print_version(number: int, entry: RowVersion, history: RowHistory) -> None:
         same = "as declared now" if is_same(entry.fingerprint, history.definition) else "[red]not as declared now[/]"
         commit = f", git commit {entry.commit}" if entry.commit else ""
         facts.append(f"definition {entry.fingerprint} ({same}{commit})")
+    if entry.watermark:
+        facts.append(f"watermark {shown(entry.watermark)}")
     if facts:
         out.print(f"     [dim]{'; '.join(facts)}[/]", soft_wrap=True)
     for record in entry.records[:MOST_RECORDS]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.text.printable import harmless, shown_duration
-from page.charts import life_chart
+from page.life_chart import life_chart, watermark_chart
 from page.row_story import ask
 from status.catalog import Entry
-from status.window_life import history_from, lives_of
+from status.window_life import history_from, lives_of, marks_of
 from status.words import CAUSES, CHANGES
 
 PREFIX = "k."
@@ -33,16 +33,18 @@ def row_page(entry: Entry, query: Mapping[str, str]) -> dict[str, Any]:
     history = history_from(story.document)
     lives = lives_of(history)
     life = next((one for one in lives if one.column == query.get("column")), lives[0] if lives else None)
-    lasted = ""
+    marks, lasted = marks_of(history), ""
     if life and life.streamed and life.corrected:
-        lasted = shown_duration((life.corrected[-1].at - life.streamed[-1].at).total_seconds())
+        since = marks.closed_at or life.streamed[-1].at
+        lasted = shown_duration((life.corrected[-1].at - since).total_seconds())
     return {
         **facts,
         "history": history,
         "lives": lives,
         "life": life,
         "lasted": lasted,
-        "drawing": life_chart(life) if life else None,
+        "marks": marks,
+        "drawings": [life_chart(life, marks), watermark_chart(life, marks)] if life else [],
         "causes": CAUSES,
         "changes": CHANGES,
         "columns_of": lambda version: [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from batch.ledgers.row_history import Record, RowHistory, RowVersion
+from batch.ledgers.row_history import Closing, Record, RowHistory, RowVersion
 from infra.text.printable import plain
-from status.window_life import Life, Value, history_from, lives_of
+from status.window_life import Life, Marks, Value, history_from, lives_of, marks_of
 
 NOON = datetime(2013, 1, 5, 12, tzinfo=UTC)
 
@@ -26,12 +26,14 @@ HISTORY = RowHistory(
     now={"sensor": "a", "n": 24.9, "m": 1, "who": "y"},
     since=0,
     definition="x",
+    closes_at=at(0),
+    closed=Closing(at=at(30), version=31, watermark=at(2)),
     versions=[
-        version(0, "stream", "insert", after={"sensor": "a", "n": 6.0, "m": 1, "who": "x"}),
+        version(0, "stream", "insert", after={"sensor": "a", "n": 6.0, "m": 1, "who": "x"}, watermark=at(-90)),
         version(10, "stream", before={"n": 6.0}, after={"n": 21.4}),
         version(11, "late", "none", records=[Record(source="plant.readings", partition=1, offset=7)]),
         version(20, "stream", before={"who": "x"}, after={"who": "y"}),
-        version(80, "late", before={"n": 21.4}, after={"n": 23.1}),
+        version(80, "late", before={"n": 21.4}, after={"n": 23.1}, watermark=at(5)),
         version(90, "upstream", before={"n": 23.1}, after={"n": 24.9}),
     ],
 )
@@ -66,3 +68,12 @@ def test_a_history_is_read_from_what_the_command_prints() -> None:
     history = history_from(plain(HISTORY))
     assert plain(history) == plain(HISTORY)
     assert lives_of(history) == lives_of(HISTORY)
+
+
+def test_the_watermark_goes_from_the_first_commit_of_the_stream_to_the_one_that_closed_the_row() -> None:
+    assert marks_of(HISTORY) == Marks([(at(0), at(-90)), (at(30), at(2))], at(0), at(30))
+    open_row = RowHistory(**{**vars(HISTORY), "closed": None})
+    assert marks_of(open_row) == Marks([(at(0), at(-90))], at(0), None)
+    assert marks_of(
+        history_from({"table": "t", "key": {}, "now": None, "versions": [], "since": 0, "definition": ""})
+    ) == (Marks([], None, None))

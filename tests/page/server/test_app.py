@@ -156,7 +156,9 @@ def test_a_row_shows_its_story_as_the_command_does(settings: Settings, monkeypat
     text = " ".join(" ".join(found.text).split())
     assert asked == [(HOURS, ["sensor=a"])]
     assert "The stream alone would say 21.4 for ever. It is 24.9 : late records" in text
-    assert "changed it 1 h 20 min after the stream's last word" in text
+    assert "changed it 1 h 00 min after it was closed" in text
+    assert "closed 01-05 12:30:00" in text
+    assert ["2013-01-05 12:30:00", "2013-01-05 12:02:00"] in found.rows, "the watermark that closed it"
     assert f"./twofold why {HOURS} sensor=a" in text
     assert ["1", "2013-01-05 12:00:00", "6.0", "stream"] in found.rows
     assert ["6", "2013-01-05 13:30:00", "24.9", "after it"] in found.rows
@@ -244,7 +246,7 @@ def test_only_charts_make_html_of_text() -> None:
         for file in (ROOT / "page").rglob("*.py")
         if re.search(r"\bMarkup\(", file.read_text("utf-8"))
     }
-    assert makers == {"charts.py"}
+    assert makers == {"charts.py", "life_chart.py"}
     templates = (ROOT / "page").rglob("*.html")
     unsafe = [file.name for file in templates if re.search(r"\bsafe\b|autoescape", file.read_text("utf-8"))]
     assert unsafe == []
@@ -336,6 +338,10 @@ def test_the_numbers_are_those_of_the_command(settings: Settings) -> None:
         shown(topic["events"]),
         shown(topic["quarantined"]),
     ]
+    reasons = {row[0]: row[1:3] for row in page(settings, f"/topics/{READINGS}").rows if row}
+    for one in topic["refused"]:
+        place = f"partition {one['partition']}, offset {one['offset']}"
+        assert reasons[one["reason"]] == [shown(one["records"]), place]
 
 
 def of_tables(tables: int) -> Snapshot:
