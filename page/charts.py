@@ -20,6 +20,12 @@ _CURVE = Markup(
     '<path class="area" d="{path}V{base}H{left}Z"/><path class="line" d="{path}"/></svg>'
 )
 _DOT = Markup('<circle class="dot" cx="{:.2f}%" cy="{:.1f}" r="3"/>')
+_LINE = Markup(
+    '<svg viewBox="0 0 100 {height}" width="100%" height="{height}" preserveAspectRatio="none">'
+    '<path class="{colour}" d="{path}"/></svg>'
+)
+_BAR = Markup('<rect class="{}" x="{:.2f}%" width="{:.2f}%" y="{:.1f}" height="{:.1f}"/>')
+RULE = Markup('<line class="rule" x1="{x:.2f}%" x2="{x:.2f}%" y1="0" y2="{y}"/>')
 _NUMBERS = Markup(
     '<details><summary>Numbers</summary><div class="wide"><table class="n"><thead><tr>{}</tr></thead>'
     "<tbody>{}</tbody></table></div></details>"
@@ -53,11 +59,7 @@ def stacked_bars(title: str, head: str, labels: Sequence[str], series: Sequence[
             if value := one.values[n]:
                 height = value / top * (HEIGHT - FOOT - HEAD)
                 y -= height
-                parts.append(
-                    Markup('<rect class="{}" x="{:.2f}%" width="{:.2f}%" y="{:.1f}" height="{:.1f}"/>').format(
-                        one.colour, x - width / 2, width, y, max(height, 1)
-                    )
-                )
+                parts.append(_BAR.format(one.colour, x - width / 2, width, y, max(height, 1)))
         if sums[n] and len(labels) <= 8:
             parts.append(text_at(x, y - 5, shown(sums[n]), "mid"))
         if n % every == 0:
@@ -67,6 +69,63 @@ def stacked_bars(title: str, head: str, labels: Sequence[str], series: Sequence[
     return figure(
         title, parts, key_of(used) if len(used) > 1 else Markup(), [head, *(one.name for one in series)], rows
     )
+
+
+def lines(title: str, head: str, labels: Sequence[str], series: Sequence[Series], *, every: int = 0) -> Markup:
+    """Draws the values of each series as steps over time; what is not known is a gap.
+
+    Args:
+        head: what the labels are, for the table of numbers.
+        every: labels stand at each so manieth step; 0: at six of them.
+    """
+    known = [value for one in series for value in one.values if value is not None]
+    top = _top(max(known, default=0))
+    parts = _scale(top)
+    step = (100 - LEFT) / max(len(labels), 1)
+    for one in series:
+        path, drawn = [], False
+        for n, value in enumerate(one.values):
+            if value is None:
+                drawn = False
+                continue
+            x, y = LEFT + step * n, HEIGHT - FOOT - value / top * (HEIGHT - FOOT - HEAD)
+            path.append(f"{f'V{y:.1f}' if drawn else f'M{x:.2f} {y:.1f}'}H{x + step:.2f}")
+            drawn = True
+        parts.append(_LINE.format(height=HEIGHT, path="".join(path), colour=one.colour))
+    every = every or math.ceil(len(labels) / 6)
+    for n in range(0, len(labels), every):
+        parts.append(text_at(LEFT + step * n, HEIGHT - 10, labels[n], "start" if n % (2 * every) == 0 else "start w"))
+    rows = [[label, *(one.values[n] for one in series)] for n, label in enumerate(labels)]
+    rows = [row for row in rows if any(value is not None for value in row[1:])]
+    key = key_of([Series(one.name, f"{one.colour}k", []) for one in series]) if len(series) > 1 else Markup()
+    return figure(title, parts, key, [head, *(one.name for one in series)], rows)
+
+
+def classes(title: str, head: str, counts: Sequence[tuple[str, int]], rules: Sequence[tuple[float, str]]) -> Markup:
+    """Draws how many values fell into each class, by the logarithm, since most fall into one.
+
+    Args:
+        head: what the classes are, for the table of numbers.
+        rules: places among the classes, 1.5 is the middle of the second one, with what is there.
+    """
+    most = max((n for _, n in counts), default=0)
+    top = math.log10(10 ** math.ceil(math.log10(most + 1)) + 1) if most else 1.0
+    room, parts = HEIGHT - FOOT - HEAD, []
+    for power in range(math.ceil(math.log10(most + 1)) + 1 if most else 0):
+        y = HEIGHT - FOOT - math.log10(10**power + 1) / top * room
+        parts += [GRID.format(LEFT, y, y), text_at(LEFT - 1, y + 4, shown(10**power), "end")]
+    step = (100 - LEFT) / len(counts)
+    for n, (label, records) in enumerate(counts):
+        height = math.log10(records + 1) / top * room
+        if records:
+            place = (LEFT + step * (n + 0.1), step * 0.8, HEIGHT - FOOT - height, height)
+            parts.append(_BAR.format("s", *place))
+        parts.append(text_at(LEFT + step * (n + 0.5), HEIGHT - 10, label, "mid" if n % 3 == 0 else "mid w"))
+    for n, (at, name) in enumerate(rules):
+        x, y = LEFT + step * at, 12 + 15 * (n % 3)
+        parts.append(RULE.format(x=x, y=HEIGHT - FOOT))
+        parts.append(text_at(x + 0.6 if x < 70 else x - 0.6, y, name, "b" if x < 70 else "b end"))
+    return figure(title, parts, Markup(), [head, "records"], [list(one) for one in counts if one[1]])
 
 
 def curve(title: str, head: str, labels: Sequence[str], values: Series, *, saved: str, say: str) -> Markup:

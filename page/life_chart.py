@@ -10,7 +10,7 @@ from datetime import datetime
 from markupsafe import Markup
 
 from infra.text.printable import shown
-from page.charts import FOOT, GRID, HEAD, HEIGHT, LEFT, Series, figure, key_of, text_at
+from page.charts import FOOT, GRID, HEAD, HEIGHT, LEFT, RULE, Series, figure, key_of, text_at
 from status.window_life import Life, Marks, Value
 
 _OPEN_ENDS, _ENDS = 56.0, 97.0  # percent: where the row is closed, and the last correction
@@ -25,7 +25,6 @@ _WATERMARK = Markup(
 )
 _DOT = Markup('<a href="#step-{}" aria-label="{}"><circle class="{}" cx="{:.2f}%" cy="{:.1f}" r="{}"/></a>')
 _SHADE = Markup('<rect class="shade" x="{}%" y="0" width="{}%" height="{}"/>')
-_RULE = Markup('<line class="rule" x1="{x:.2f}%" x2="{x:.2f}%" y1="0" y2="{y}"/>')
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def life_chart(life: Life, marks: Marks) -> Markup:
         fixed += f"M{since:.2f} {y_of(life.alone):.1f}V{y_of(life.corrected[0].value):.1f}"
     parts.append(_STEPS.format(height=HEIGHT, alone=alone, line=stepped(life.streamed, since), fixed=fixed))
     if marks.closed_at:
-        parts.append(_RULE.format(x=_OPEN_ENDS, y=HEIGHT - FOOT))
+        parts.append(RULE.format(x=_OPEN_ENDS, y=HEIGHT - FOOT))
     for one in values:
         if one.value is not None:
             kind, radius = ("fix", 6) if one in life.corrected else ("dot", 3)
@@ -136,7 +135,7 @@ def watermark_chart(life: Life, marks: Marks) -> Markup:
         GRID.format(LEFT, y_of(ends), y_of(ends)),
         text_at(100, y_of(ends) - 5, f"the row ends {shown(ends)[5:]}", "end"),
         _WATERMARK.format(height=_LOW, path=path),
-        *([_RULE.format(x=_OPEN_ENDS, y=_LOW - 14)] if marks.closed_at else []),
+        *([RULE.format(x=_OPEN_ENDS, y=_LOW - 14)] if marks.closed_at else []),
         *dots,
     ]
     title = "The watermark over the same time: the row is closed once it has reached the row's end"

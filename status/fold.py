@@ -21,12 +21,14 @@ from infra.delta.lake import QUARANTINE, Lake, LoggedCommit
 from infra.errors import ChangesGone, ChangesUnread
 from infra.text.printable import plain
 from status.parts.refused_records import COLUMNS, Refused, refused_in
+from status.parts.series import Growth, Point, oldest_folded, point_of
 from status.store import Head
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from tables.declare.registry import Registry
 from tables.declare.topic import Topic
 from tables.refresh.acceptance import accepted_code
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.events.lateness import lateness_counts
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -155,6 +157,28 @@ class Facts:
             by = sorted(counted.values(), key=lambda one: (-one.records, one.reason))
             head.facts["refused"] = {"rules": rules, "by": [asdict(one) for one in by]}
         return [Refused(**one) for one in head.facts["refused"]["by"]]
+
+    def growth(self, name: str, sample: Point) -> Growth | None:
+        """Returns what the new commits of a table say, with what is true of it now; None if it does not exist."""
+        head, before = self._head(name), self._known.get(name)
+        if head is None:
+            return None
+        after = before.version if before else None
+        commits = self._lake.commits(name, oldest_folded(after, head.version), head.version, kept=True)
+        points = ((commit.timestamp_ms, self._point(name, commit, is_new=before is not None)) for commit in commits)
+        return Growth(after=after, commits=[(at, point) for at, point in points if point], sample=sample)
+
+    def _point(self, name: str, commit: LoggedCommit, *, is_new: bool) -> Point | None:
+        """Returns what a commit says; how late its records were is read, if it does not say it and is new."""
+        point = point_of(commit)
+        if not is_new or point is None or not point.lacks_lateness:
+            return point
+        with suppress(ChangesGone, ChangesUnread):
+            columns = [OFFSET, LATE_BY_MS]
+            rows = changed_rows(self._lake, name, commit.version - 1, commit.version, columns, self._open(name))
+            late = rows.filter(pc.is_valid(rows[OFFSET]))[LATE_BY_MS]
+            return Point(lateness={str(bound): n for bound, n in lateness_counts(late).items()})
+        return None
 
     def _late_counts(self, name: str, delays_ms: Collection[int]) -> dict[int, int]:
         """Counts a topic's records that are late by each of these delays or more; only new commits are read."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from batch.ledgers.audit_history import LastAudit
 from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import BrokerUnreachable, TwofoldError
-from infra.instants import from_epoch_ms
+from infra.instants import epoch_ms, from_epoch_ms
 from infra.kafka.topic_admin import PartitionOffsets, offsets
 from infra.process import supervisor
 from infra.process.supervisor import ProcessState
@@ -25,6 +25,7 @@ from status.parts.captures import capture_states
 from status.parts.outputs import output_reports
 from status.parts.plain_text import plain_text_problems
 from status.parts.refused_records import Refused
+from status.parts.series import Growth, Point
 from status.parts.unloaded_dags import unloaded_dags
 from status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
 from status.store import Store
@@ -105,10 +106,11 @@ class Observer:
             outputs=outputs,
             not_run=registry.not_run,
         )
+        grown = _tolerant(problems, "commits", lambda: _growths(now, facts))
         health = {domain: stream_health(now, domain, settings, registry) for domain in registry.domains}
         now = replace(now, health=health, problems=[*problems, *(need.text for need in found_needs(now))])
         catalog = catalog_of(registry, facts)
-        self._store.save(facts.heads, snapshot=now, catalog=catalog)
+        self._store.save(facts.heads, grown=grown, snapshot=now, catalog=catalog)
         return now
 
     def _tables(self, problems: list[str], facts: Facts, audits: Mapping[str, LastAudit]) -> list[TableState]:
@@ -132,6 +134,16 @@ class Observer:
                 )
             )
         return states
+
+
+def _growths(now: Snapshot, facts: Facts) -> dict[str, Growth]:
+    """Returns what is new of topics and tables since the last look."""
+    samples = {table.name: Point(rows=table.rows) for table in now.tables}
+    for topic in now.topics:
+        at_ms = epoch_ms(now.at)
+        samples[topic.name] = Point(produced=topic.produced, ingested=topic.ingested, lag=topic.lag, at_ms=at_ms)
+    growths = {name: facts.growth(name, sample) for name, sample in samples.items()}
+    return {name: growth for name, growth in growths.items() if growth}
 
 
 def declared_progress(settings: Settings, registry: Registry) -> list[Progress]:

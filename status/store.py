@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,11 +14,15 @@ from typing import Any
 
 from infra.settings import Settings
 from infra.text.printable import document
+from status.parts.series import SPANS, Growth, Point, Span, merged
 
-FORMAT = 1
+FORMAT = 2
 """Of the file; one of another format is made again, since all of it can be read from the platform again."""
 _TABLES = """
 CREATE TABLE heads (name TEXT PRIMARY KEY, version INTEGER, digest TEXT, facts TEXT) WITHOUT ROWID;
+CREATE TABLE series (
+    name TEXT, width INTEGER, at INTEGER, point TEXT, PRIMARY KEY (name, width, at)
+) WITHOUT ROWID;
 CREATE TABLE latest (what TEXT PRIMARY KEY, at TEXT, value TEXT) WITHOUT ROWID;
 """
 _PATIENCE_S = 1.0  # of a reader, while a first writer makes the tables
@@ -62,15 +67,34 @@ class Store:
         rows = self._read("SELECT at, value FROM latest WHERE what = ?", what)
         return next((Latest(datetime.fromisoformat(at), json.loads(value)) for at, value in rows), None)
 
-    def save(self, heads: Mapping[str, Head], **documents: object) -> bool:
+    def series(self, name: str, span: Span, now: datetime) -> list[tuple[datetime, Point | None]]:
+        """Returns the buckets of a span with what is known of a topic or table in each, oldest first, now's last."""
+        last = int(now.timestamp()) // span.width_s * span.width_s
+        first = last - (span.buckets - 1) * span.width_s
+        query = "SELECT at, point FROM series WHERE name = ? AND width = ? AND at BETWEEN ? AND ?"
+        known = {at: Point(**json.loads(point)) for at, point in self._read(query, name, span.width_s, first, last)}
+        starts = range(first, last + 1, span.width_s)
+        return [(datetime.fromtimestamp(start, UTC), known.get(start)) for start in starts]
+
+    def save(
+        self, heads: Mapping[str, Head], *, grown: Mapping[str, Growth] | None = None, **documents: object
+    ) -> bool:
         """Replaces the facts of all tables, and these documents; returns False while another process does.
 
         Nothing is raised: who saves has a use of its own for what it knows.
+
+        Args:
+            grown: what is new of topics and tables; commits that another process has saved meanwhile are left out.
         """
-        at = datetime.now(UTC).isoformat()
+        now = datetime.now(UTC)
+        at = now.isoformat()
         try:
             with closing(self._writable()) as db, db:
                 db.execute("BEGIN IMMEDIATE")
+                versions = dict(db.execute("SELECT name, version FROM heads"))
+                for name, growth in (grown or {}).items():
+                    commits = growth.commits if versions.get(name) == growth.after else ()
+                    _extend(db, name, [*commits, (int(now.timestamp() * 1_000), growth.sample)])
                 db.execute("DELETE FROM heads")
                 rows = ((name, head.version, head.digest, document(head.facts)) for name, head in heads.items())
                 db.executemany("INSERT INTO heads VALUES (?, ?, ?, ?)", rows)
@@ -106,7 +130,7 @@ class Store:
         db.close()
         return None
 
-    def _read(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+    def _read(self, query: str, *values: str | int) -> list[tuple[Any, ...]]:
         try:
             with self._readable() as db:
                 return db.execute(query, values).fetchall() if db and _is_ours(db) else []
@@ -121,6 +145,22 @@ class Store:
             return
         with closing(sqlite3.connect(f"{self._file.as_uri()}?mode=ro", timeout=_PATIENCE_S, uri=True)) as db:
             yield db
+
+
+def _extend(db: sqlite3.Connection, name: str, points: Sequence[tuple[int, Point]]) -> None:
+    """Adds points of these moments, epoch milliseconds, to the buckets of each span, and removes those before it."""
+    of_bucket = "name = ? AND width = ? AND at = ?"
+    for span in SPANS:
+        buckets: dict[int, list[Point]] = defaultdict(list)
+        for at_ms, point in points:
+            buckets[at_ms // 1_000 // span.width_s * span.width_s].append(point)
+        oldest = max(buckets) - (span.buckets - 1) * span.width_s
+        for start in sorted(start for start in buckets if start >= oldest):
+            known = db.execute(f"SELECT point FROM series WHERE {of_bucket}", (name, span.width_s, start)).fetchall()
+            whole = merged([*(Point(**json.loads(text)) for (text,) in known), *buckets[start]])
+            row = (name, span.width_s, start, document(whole.known))
+            db.execute("INSERT OR REPLACE INTO series VALUES (?, ?, ?, ?)", row)
+        db.execute("DELETE FROM series WHERE name = ? AND width = ? AND at < ?", (name, span.width_s, oldest))
 
 
 def _is_ours(db: sqlite3.Connection) -> bool:

@@ -20,6 +20,8 @@ from page.views.proofs_page import proof_lines
 from page.views.table_page import MOST_CORRECTIONS, WEEKS, TablePage, table_page
 from status.health import needs_of
 from status.late_cost import SIZES, late_corrections
+from status.parts.series import SPANS
+from status.store import Store
 from status.table_health import WORDS
 from status.words import CAUSES
 
@@ -98,7 +100,7 @@ class _Pages:
 
     def __init__(self, settings: Settings, airflow: bool, knowledge: Knowledge) -> None:
         self._lake, self._airflow, self._knowledge = Lake(settings), airflow, knowledge
-        self._settings = settings
+        self._settings, self._store = settings, Store(settings)
 
     def home(self, request: Request) -> Response:
         known = self._known()
@@ -125,14 +127,17 @@ class _Pages:
             counts=counts_by_word([line.health for line in lines]), words=WORDS, filter=health, section="tables",
         )  # fmt: skip
 
-    def table(self, request: Request, name: str) -> Response:
+    def table(self, request: Request, name: str, span: str = "") -> Response:
+        from page.views.over_time import chosen_span, table_over_time
+
         known = self._known()
         page = table_page(known, self._lake, name)
         if page is None:
             raise HTTPException(404)
         return self._page(
             request, "table.html", known, page=page, weeks=WEEKS, causes=CAUSES, charts=_charts(page),
-            most_corrections=MOST_CORRECTIONS, section="tables",
+            most_corrections=MOST_CORRECTIONS, section="tables", spans=SPANS,
+            over_time=table_over_time(self._store, known, name, chosen_span(span)),
             row_query=lambda key: {f"k.{column}": str(value) for column, value in key.items()},
         )  # fmt: skip
 
@@ -149,7 +154,9 @@ class _Pages:
         known = self._known()
         return self._page(request, "topics.html", known, lines=topic_lines(known), section="topics")
 
-    def topic(self, request: Request, name: str) -> Response:
+    def topic(self, request: Request, name: str, span: str = "") -> Response:
+        from page.views.over_time import catch_up_s, chosen_span, lateness, topic_over_time
+
         known = self._known()
         line = next((line for line in topic_lines(known) if line.state.name == name), None)
         if line is None:
@@ -158,6 +165,9 @@ class _Pages:
         return self._page(
             request, "topic.html", known, state=line.state, entry=line.entry, health=line.health, section="topics",
             gaps=[gap for gap in known.now.gaps if gap.topic == name], archive=sum(tiered) if tiered else None,
+            over_time=topic_over_time(self._store, known, name, chosen_span(span)), spans=SPANS,
+            catch_up_s=catch_up_s(self._store, known, name, line.state.lag),
+            lateness=lateness(self._store, known, line.entry),
         )  # fmt: skip
 
     def map(self, request: Request, start: str = "", word: str = "") -> Response:

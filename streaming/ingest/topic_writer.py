@@ -22,7 +22,7 @@ from infra.errors import DefinitionChanged, LogGap, WriteConflict
 from infra.offset_ranges import Ranges, condition
 from infra.rows.rows import are_here, is_empty
 from infra.rows.sizes import is_small
-from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from tables.declare.metadata_columns import APPENDED_AT, LATE_BY_MS, OFFSET, PARTITION
 from tables.declare.topic import Topic
 from tables.refresh.acceptance import FINGERPRINT, Accepted, accept, accepted_code
 from tables.refresh.events.decoding_fingerprint import decoding
@@ -35,6 +35,7 @@ from tables.refresh.events.ingested_offsets import (
     IngestedOffsets,
     read_ingested_offsets,
 )
+from tables.refresh.events.lateness import LATENESS, lateness_counts
 from tables.refresh.events.record_decoder import (
     REASONS,
     Decoder,
@@ -167,7 +168,10 @@ class TopicWriter:
         records = self._without_marks(decoded.accepted)
         cause = MARKS if len(decoded.accepted) and not len(records) else "ingest"
         # Events first: their commit decides on which side each record is, also for a process with other rules.
-        if not self._commit(decoded.accepted, after, cause=cause, appended_ms=_newest_ms(records, APPENDED_AT)):
+        known: dict[str, object] = {LATENESS: lateness_counts(records[LATE_BY_MS])}
+        if (appended_ms := _newest_ms(records, APPENDED_AT)) is not None:
+            known[APPENDED_MS] = appended_ms
+        if not self._commit(decoded.accepted, after, cause=cause, known=known):
             return False
         if len(decoded.rejected) and not self._commit_quarantine(decoded.rejected, ranges):
             self._settle(raw, ranges)
@@ -246,17 +250,16 @@ class TopicWriter:
         after: IngestedOffsets,
         *,
         cause: str = "ingest",
-        appended_ms: int | None = None,
+        known: Mapping[str, object] | None = None,
     ) -> bool:
         """Appends to the events; False if another driver has advanced the frontier that `after` follows.
 
         Args:
-            appended_ms: when the broker appended the newest record among the rows; None: unknown, or there is none.
+            known: what the commit says of its rows, `APPENDED_MS` and `LATENESS`; None: not known before the write.
         """
         after = replace(after, log=self.log, driver=self._driver)
         stamp = _stamp(after, cause)
-        known = {} if appended_ms is None else {APPENDED_MS: appended_ms}
-        stamp = replace(stamp, info={**stamp.info, FINGERPRINT: self._decoding, **known})
+        stamp = replace(stamp, info={**stamp.info, FINGERPRINT: self._decoding, **(known or {})})
         written = self._writers[False].append(rows, stamp)
         if written.skipped:
             return False

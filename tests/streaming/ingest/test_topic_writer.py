@@ -225,3 +225,11 @@ def test_each_commit_of_either_table_takes_the_next_number(log: SmallLog) -> Non
     assert driver.events.starts == {0: 7, 1: 3}
     assert IngestedOffsets().number == 0
     assert delta_writer._done(log.lake.open(NAME), CommitTag(app="ingest", version=3))
+
+
+def test_a_commit_says_how_late_its_records_were(log: SmallLog) -> None:
+    driver = log.driver()
+    log.take(driver, {0: (0, 10)})  # nothing was ingested before: their lateness is not known
+    log.take(driver, {1: (0, 10)})  # 90, 85, ..., 45 seconds behind
+    commits = log.lake.commits(NAME, 0, log.lake.version(NAME))
+    assert [commit.info["lateness"] for commit in commits] == [{}, {"10000": 3, "60000": 7}]

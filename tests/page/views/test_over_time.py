@@ -1,0 +1,65 @@
+"""Rates and the time to catch up come from what was known at two moments; between them nothing is made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.settings import Settings
+from page.known import Knowledge, Known
+from page.views.over_time import _rates, catch_up_s, table_over_time
+from status.parts.series import SPANS, Growth, Point
+from status.store import Store
+from tests.page.small_platform import HOURS, READINGS, saved
+
+
+@pytest.fixture
+def known(settings: Settings) -> Known:
+    saved(settings)
+    found = Knowledge(settings, advance=False).newest()
+    assert found is not None
+    return found
+
+
+def looked(settings: Settings, known: Known, *looks: tuple[int, int, int]) -> None:
+    """Saves looks at a topic: minutes ago, the end of the log, the end of what was ingested."""
+    now_ms = int(known.now.at.timestamp() * 1_000)
+    points = [
+        (now_ms - 60_000 * ago, Point(produced=produced, ingested=ingested, at_ms=now_ms - 60_000 * ago))
+        for ago, produced, ingested in looks
+    ]
+    Store(settings).save({}, grown={READINGS: Growth(after=None, commits=points, sample=Point())})
+
+
+@pytest.mark.parametrize(
+    ("looks", "lag", "seconds"),
+    [
+        ([(10, 1_000, 0), (0, 1_200, 800)], 400, 400.0),  # 600 fewer wait after ten minutes
+        ([(10, 1_000, 400), (0, 2_000, 800)], 1_200, None),  # ever more wait
+        ([(10, 1_000, 0), (0, 1_000, 1_000)], 0, None),
+        ([(0, 1_000, 0)], 1_000, None),
+        ([(90, 1_000, 0), (0, 1_200, 800)], 400, None),  # too long ago
+        ([], 400, None),
+    ],
+)
+def test_a_topic_is_caught_up_when_what_waits_has_drained(
+    settings: Settings, known: Known, looks: Any, lag: int, seconds: float | None
+) -> None:
+    looked(settings, known, *looks)
+    assert catch_up_s(Store(settings), known, READINGS, lag) == seconds
+
+
+def test_a_rate_is_of_two_looks_in_a_row_and_a_new_log_has_none_below_zero(settings: Settings, known: Known) -> None:
+    looked(settings, known, (25, 100, 100), (20, 400, 400), (10, 700, 700), (5, 100, 100))
+    buckets = Store(settings).series(READINGS, SPANS[0], known.now.at)
+    assert _rates(buckets, lambda point: point.produced)[-6:] == [None, 1.0, None, None, 0.0, None]
+
+
+def test_rows_stay_as_they_were_between_two_looks(settings: Settings, known: Known) -> None:
+    now_ms = int(known.now.at.timestamp() * 1_000)
+    points = [(now_ms - 900_000, Point(rows=5)), (now_ms, Point(rows=7))]
+    Store(settings).save({}, grown={HOURS: Growth(after=None, commits=points, sample=Point())})
+    [drawing] = table_over_time(Store(settings), known, HOURS, SPANS[0]).drawings
+    assert str(drawing).count("<td>5</td>") == 3
+    assert str(drawing).count("<td>7</td>") == 1
