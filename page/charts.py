@@ -79,7 +79,7 @@ def lines(title: str, head: str, labels: Sequence[str], series: Sequence[Series]
         every: labels stand at each so manieth step; 0: at six of them.
     """
     known = [value for one in series for value in one.values if value is not None]
-    top = _top(max(known, default=0))
+    top = _top(max(known, default=0), least=0.0)
     parts = _scale(top)
     step = (100 - LEFT) / max(len(labels), 1)
     for one in series:
@@ -111,9 +111,12 @@ def classes(title: str, head: str, counts: Sequence[tuple[str, int]], rules: Seq
     most = max((n for _, n in counts), default=0)
     top = math.log10(10 ** math.ceil(math.log10(most + 1)) + 1) if most else 1.0
     room, parts = HEIGHT - FOOT - HEAD, []
-    for power in range(math.ceil(math.log10(most + 1)) + 1 if most else 0):
+    powers = range(math.ceil(math.log10(most + 1)) + 1 if most else 0)
+    for power in powers[:: 1 + len(powers) // 5]:
         y = HEIGHT - FOOT - math.log10(10**power + 1) / top * room
-        parts += [GRID.format(LEFT, y, y), text_at(LEFT - 1, y + 4, shown(10**power), "end")]
+        thousands, rest = divmod(power, 3)
+        parts.append(GRID.format(LEFT, y, y))
+        parts.append(text_at(LEFT - 1, y + 4, f"{10**rest}{('', ' k', ' M', ' G', ' T')[thousands]}", "end"))
     step = (100 - LEFT) / len(counts)
     for n, (label, records) in enumerate(counts):
         height = math.log10(records + 1) / top * room
@@ -189,7 +192,7 @@ def _scale(top: float) -> list[Markup]:
         y = HEIGHT - FOOT - share * (HEIGHT - FOOT - HEAD)
         lines.append(GRID.format(LEFT, y, y))
         value = top * share
-        lines.append(text_at(LEFT - 1, y + 4, shown(int(value) if value == int(value) else value), "end"))
+        lines.append(text_at(LEFT - 1, y + 4, shown(int(value)) if value == int(value) else f"{value:.3g}", "end"))
     return lines
 
 
@@ -198,10 +201,10 @@ def text_at(x: float, y: float, text: str, kind: str) -> Markup:
     return Markup('<text class="{}" x="{:.2f}%" y="{:.1f}">{}</text>').format(kind, x, y, escape(text))
 
 
-def _top(most: float) -> float:
-    """Returns the end of a scale: 1, 2 or 4 times a power of ten, or more than that by a half."""
-    if most <= 2:
-        return 2
+def _top(most: float, least: float = 2.0) -> float:
+    """Returns the end of a scale: 1, 2 or 4 times a power of ten, or more than that by a half; at least `least`."""
+    if most <= least or not most:
+        return least or 1.0
     power = 10.0 ** math.floor(math.log10(most))
     return next(factor * power for factor in (1, 2, 4, 6, 8, 10) if factor * power >= most)
 

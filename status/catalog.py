@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from status.fold import Facts
@@ -22,6 +22,9 @@ class Entry:
     Attributes:
         declaration: what `show` prints of it; parameters that say nothing are left out.
         columns: `name`, `type`, and where they are known `description` and `made of`.
+        lineage: column -> the full names, `domain.input.column`, of those that its value is made of.
+        untold: column -> why it may be made of others, too; all columns if the function cannot be read.
+        influences: which rows count, and which row they go to -> the full names of the columns that decide it.
         strategy: how a stream maintains the table; empty for a topic.
         inputs, readers: full names of what it reads, and of the tables that read it.
         watermark_ms: how long the stream waits for late records, milliseconds; None: it closes no row.
@@ -41,6 +44,9 @@ class Entry:
     watermark_ms: int | None = None
     fresh_within_s: float = FRESHNESS_S
     outputs: Sequence[str] = ()
+    lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    untold: Mapping[str, str] = field(default_factory=dict)
+    influences: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def catalog_of(registry: Registry, facts: Facts) -> dict[str, Entry]:
@@ -65,6 +71,13 @@ def entry_of(declared: Topic | Table, registry: Registry, facts: Facts, readers:
     if isinstance(declared, Topic):
         return Entry(kind="topic", declaration=_topic_facts(declared), **common)
     inputs = [source.full_name for source in registry.upstream(declared)]
+    full_names = dict(zip(declared.inputs, registry.input_names(declared), strict=True))
+
+    def resolved(columns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        pairs = {name: [one.partition(".") for one in of] for name, of in columns.items()}
+        return {name: [f"{full_names.get(source, source)}.{column}" for source, _, column in of]
+                for name, of in pairs.items()}  # fmt: skip
+
     return Entry(
         kind="table",
         declaration=_table_facts(declared, registry, facts, inputs),
@@ -73,6 +86,9 @@ def entry_of(declared: Topic | Table, registry: Registry, facts: Facts, readers:
         owner=declared.owner,
         watermark_ms=declared.watermark_ms if declared.closes_at else None,
         fresh_within_s=fresh_within_s(declared),
+        lineage=resolved(declared.lineage),
+        untold=_untold(declared, [column["name"] for column in common["columns"]]),
+        influences=resolved(declared.influences),
         outputs=[f"{output.kind} {output.name_for(declared.name)}" for output in declared.outputs],
         **common,
     )
@@ -129,6 +145,13 @@ def _whole_scopes(table: Table, registry: Registry, facts: Facts) -> list[str]:
         return list(facts.types(source.full_name) or source.statistics)
 
     return whole_scopes(registry, table, columns_of)
+
+
+def _untold(table: Table, columns: Sequence[str]) -> dict[str, str]:
+    """Returns the reasons of columns whose sources are not known, those that the plan does not name included."""
+    if not table.result_columns:
+        return dict.fromkeys(columns, "what its function returns is not known before Spark runs") | {**table.untold}
+    return dict(table.untold)
 
 
 def _columns(declared: Topic | Table, registry: Registry, facts: Facts) -> list[dict[str, str]]:

@@ -64,6 +64,7 @@ def application(
     app.add_api_route("/tables", pages.tables, **html)
     app.add_api_route("/tables/{name}", pages.table, **html)
     app.add_api_route("/tables/{name}/row", pages.row, **html)
+    app.add_api_route("/columns/{name}/{column}", pages.column, **html)
     app.add_api_route("/topics", pages.topics, **html)
     app.add_api_route("/topics/{name}", pages.topic, **html)
     app.add_api_route("/plans", pages.plans, **html)
@@ -149,6 +150,15 @@ class _Pages:
         if entry is None or entry.kind != "table":
             raise HTTPException(404)
         return self._page(request, "row.html", known, section="tables", **row_page(entry, request.query_params))
+
+    def column(self, request: Request, name: str, column: str) -> Response:
+        from page.views.column_page import column_page
+
+        known = self._known()
+        page = column_page(known, self._links(request, known), name, column)
+        if page is None:
+            raise HTTPException(404)
+        return self._page(request, "column.html", known, page=page, section=f"{page.entry.kind}s")
 
     def topics(self, request: Request) -> Response:
         known = self._known()

@@ -19,6 +19,7 @@ from tables.algebra.relations import (
     Literal,
     Lookup,
     Merged,
+    Opaque,
     Optional,
     Project,
     Relation,
@@ -36,6 +37,7 @@ from tables.algebra.spark_functions import ROW
 from tables.algebra.value_kinds import are_of_one_kind
 
 ALL_ROWS = "a group of all rows"
+COUNTING, PLACING = "which rows count", "which row they go to"
 _CHOOSING = frozenset(
     {"any_value", "first", "first_value", "last", "last_value", "max", "max_by", "min", "min_by", "mode"}
 )
@@ -148,6 +150,49 @@ def lineage(root: Relation) -> dict[str, list[tuple[str, str]]]:
         for column in root.columns
         if column.name
     }
+
+
+def untold(root: Relation) -> dict[str, str]:
+    """Maps each column whose value is not known to be of those columns alone that `lineage` has to the reason."""
+    parts_of = through_unions(root)
+    found = {}
+    for column in root.columns:
+        reasons = [one.why for one in parts_of(column.value) if isinstance(one, Opaque) and not one.arguments]
+        if column.name and reasons:
+            found[column.name] = reasons[0]
+    return found
+
+
+def influences(root: Relation) -> dict[str, list[tuple[str, str]]]:
+    """Returns the input columns that decide which rows count, and to which row of the result they go.
+
+    Values of a column in the result need not be made of them.
+    """
+    parts_of = through_unions(root)
+    deciding: dict[str, list[tuple[str, str]]] = {COUNTING: [], PLACING: []}
+    for relation in relations(root):
+        for what, values in ((COUNTING, _conditions(relation)), (PLACING, _places(relation))):
+            found = (part for value in values for part in parts_of(value) if isinstance(part, Column))
+            deciding[what] += [(part.source, part.name) for part in found]
+    return {what: list(dict.fromkeys(columns)) for what, columns in deciding.items()}
+
+
+def _conditions(relation: Relation) -> Sequence[Expr]:
+    match relation:
+        case Filter() if not relation.is_sort:
+            return relation.conditions
+        case Join():
+            return [*(side for pair in relation.equal for side in pair), *relation.conditions]
+    return ()
+
+
+def _places(relation: Relation) -> Sequence[Expr]:
+    match relation:
+        case Group():
+            return [one.value for one in relation.by]
+        case Distinct():
+            return relation.by
+    return ()
 
 
 def copied(root: Relation) -> dict[str, tuple[str, str]]:

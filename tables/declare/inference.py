@@ -21,12 +21,14 @@ from tables.algebra import spark_functions
 from tables.algebra.dependencies import (
     by_source,
     copied,
+    influences,
     lineage,
     read_twice,
     scope_of,
     scope_values,
     several,
     unknown_in,
+    untold,
 )
 from tables.algebra.expression_sql import sql_of
 from tables.algebra.keys import determined, is_time_window, keys, missing_of_key
@@ -81,6 +83,8 @@ class Inference:
         columns: those of the result, in order; None: not all are known.
         kinds: column of the result -> its type, with a `?` if it can be null, where that is known.
         lineage: column of the result -> the columns of inputs that its value is made of, `input.column`.
+        untold: column of the result -> why it may be made of others, too.
+        influences: what is decided -> the columns of inputs, `input.column`, that decide it for all rows.
         copied: column of the result -> the input, and its column whose values the column has.
         several: how a row can depend on several rows of an input; empty: it does not.
         groups: the columns that the function groups by, all of which it returns.
@@ -95,6 +99,8 @@ class Inference:
     columns: Sequence[str] | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    untold: Mapping[str, str] = field(default_factory=dict)
+    influences: Mapping[str, Sequence[str]] = field(default_factory=dict)
     copied: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     several: str = ""
     groups: Sequence[str] = ()
@@ -263,7 +269,9 @@ class _Inferring:
             scopes=scopes,
             columns=None if root.is_open else root.names,
             kinds={c.name: kind for c in root.columns if c.name and (kind := kind_of(c.value))},
-            lineage={name: [f"{one}.{column}" for one, column in of] for name, of in lineage(root).items() if of},
+            lineage=_named(lineage(root)),
+            untold=untold(root),
+            influences=_named(influences(root)),
             copied=copied(root),
             several=several(root),
             groups=groups,
@@ -371,6 +379,10 @@ class _Inferring:
         proved = ([name for name in dict.fromkeys(names) if name in scopes and name != by_time]
                   for names in (of_several, key))  # fmt: skip
         self.parameters["recompute_by"] = next((names for names in proved if names), [])
+
+
+def _named(columns: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, list[str]]:
+    return {name: [f"{source}.{column}" for source, column in of] for name, of in columns.items() if of}
 
 
 def _made_by(root: Relation) -> Relation:

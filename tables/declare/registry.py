@@ -382,11 +382,9 @@ def _table(file: DeclarationFile, seen: Mapping[str, Sequence[str] | None], infe
     parameters = complete(draft, inference, seen)
     inferred = tuple(name for name, value in parameters.items() if name not in draft.given and value is not None)
     follows: dict[str, Any] = {
-        "several": inference.several,
+        **{name: getattr(inference, name) for name in ("several", "kinds", "lineage", "untold", "influences")},
         "inferred": inferred,
         "redundant": redundant(draft, inference, seen),
-        "kinds": inference.kinds,
-        "lineage": inference.lineage,
         "result_columns": inference.columns or (),
     }
     return Table(derive=draft.derive, **parameters, **follows, **file.binding)

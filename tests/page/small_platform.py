@@ -53,6 +53,8 @@ def entry(name: str, inputs: tuple[str, ...] = (), readers: tuple[str, ...] = ()
         "columns": [{"name": "sensor", "type": "string", "description": "which one", "made of": "readings.sensor"}],
         "rules": ["between(value, 0, 10)"], "watermark_ms": 3_600_000 if inputs else None,
         "strategy": "stateful" if inputs else "", "owner": "the plant", "outputs": ["postgres hours"] if inputs else [],
+        "lineage": {"sensor": [f"{one}.sensor" for one in inputs]},
+        "influences": {"which rows count": [f"{one}.sensor" for one in inputs]} if inputs else {},
     }  # fmt: skip
     return Entry(name=name, inputs=inputs, readers=readers, **{**usual, **facts})
 
@@ -62,7 +64,7 @@ CATALOG: Mapping[str, Entry] = {
     READINGS: entry(READINGS, (), (HOURS, BROKEN)),
     HOURS: entry(HOURS, (READINGS,), (DAYS,)),
     DAYS: entry(DAYS, (HOURS,)),
-    BROKEN: entry(BROKEN, (READINGS,)),
+    BROKEN: entry(BROKEN, (READINGS,), untold={"sensor": "`mapInPandas`"}),
 }
 
 

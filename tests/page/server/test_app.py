@@ -37,6 +37,7 @@ from tests.status.test_window_life import HISTORY
 PAGES = (
     "/", "/map", f"/map?start={HOURS}", "/map?word=plant", "/tables", "/tables?health=failed", f"/tables/{HOURS}",
     "/topics", f"/topics/{READINGS}", "/proofs", "/plans", "/find?q=plant", "/find?q=nothing",
+    f"/columns/{HOURS}/sensor", f"/columns/{READINGS}/sensor",
 )  # fmt: skip
 
 
@@ -135,7 +136,16 @@ def test_a_table_shows_its_corrections_and_what_they_cost(settings: Settings, la
 
 
 @pytest.mark.parametrize(
-    "path", ["/tables/plant.no_such", "/topics/plant.hours", "/tables/plant.readings", "/x", "/static/x"]
+    "path",
+    [
+        "/columns/plant.hours/no_such",
+        "/columns/plant.no_such/sensor",
+        "/tables/plant.no_such",
+        "/topics/plant.hours",
+        "/tables/plant.readings",
+        "/x",
+        "/static/x",
+    ],
 )
 def test_what_is_not_there_is_not_found(settings: Settings, path: str) -> None:
     saved(settings)
@@ -278,7 +288,7 @@ def poisoned(value: Any, texts: Iterator[str], keep: frozenset[str], name: str =
 
 KEPT = frozenset({
     "name", "at", "recorded_at", "acknowledged_at", "updated_at", "all_since", "watermark", "topic", "table", "query",
-    "domain", "inputs", "readers", "kind", "held_back_by", "state",
+    "domain", "inputs", "readers", "kind", "held_back_by", "state", "sensor", "which rows count",
 })  # fmt: skip
 
 
@@ -369,6 +379,21 @@ def test_what_changed_over_time_is_what_the_store_has(settings: Settings) -> Non
     assert {tuple(row) for row in found.rows} >= {("in time", "90"), ("1 s", "5"), ("1 h", "4"), ("1 d", "1")}
     assert "Nothing is known of this time" in " ".join(page(settings, f"/tables/{DAYS}").text)
     assert "No commit of five weeks says" not in text
+
+
+def test_a_column_shows_what_it_is_made_of_what_is_made_of_it_and_what_is_unknown(settings: Settings) -> None:
+    saved(settings)
+    middle = page(settings, f"/columns/{HOURS}/sensor")
+    linked = [one for one in middle.addresses if one.startswith("/columns/")]
+    assert set(linked) == {f"/columns/{name}/sensor" for name in (READINGS, HOURS, DAYS)}
+    text = " ".join(" ".join(middle.text).split())
+    assert (
+        "What its value is made of plant.readings. sensor Which rows count is decided by plant.readings. sensor" in text
+    )
+    assert "What is made of it plant.days. sensor It decides which rows count of plant.days" in text
+    unknown = " ".join(" ".join(page(settings, f"/columns/{BROKEN}/sensor").text).split())
+    assert "○ unknown It may be made of other columns, too: `mapInPandas`." in unknown
+    assert f"/columns/{HOURS}/sensor" in page(settings, f"/tables/{HOURS}").addresses
 
 
 def clock(at_ms: int) -> str:
