@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from batch.audit.topic_certificates import CERTIFICATES, CertifiedTopic, newest_certificates
 from batch.ledgers.audit_history import LastAudit, last_audits
 from batch.ledgers.run_ledgers import CORRECTIONS
 from batch.ledgers.run_result import RUNS
@@ -19,7 +20,7 @@ from infra.delta.datafusion_sql import select
 from infra.delta.file_statistics import bounds_of
 from infra.delta.lake import QUARANTINE, Lake, LoggedCommit
 from infra.errors import ChangesGone, ChangesUnread
-from infra.text.printable import plain
+from infra.text.printable import plain, restored
 from status.parts.refused_records import COLUMNS, Refused, refused_in
 from status.parts.series import Growth, Point, oldest_folded, point_of
 from status.store import Head
@@ -106,6 +107,15 @@ class Facts:
         return {
             name: LastAudit(**{**one, **{at: _moment(one[at]) for at in times}}) for name, one in (found or {}).items()
         }
+
+    def certificates(self) -> dict[str, CertifiedTopic]:
+        """Returns the newest certificate by topic; a topic without one is left out."""
+        found = self._fact(
+            CERTIFICATES,
+            "certificates",
+            lambda table: plain({name: asdict(one) for name, one in newest_certificates(table).items()}),
+        )
+        return restored(dict[str, CertifiedTopic], found or {})  # type: ignore[no-any-return]
 
     def corrections(self) -> dict[str, int]:
         """Counts per table the rows that batch work corrected, in all."""

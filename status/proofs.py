@@ -1,4 +1,4 @@
-"""When each table was proven: its audits and repairs by day, from the ledger of runs."""
+"""When each table and topic was proven: audits and repairs by day, from the ledger of runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ from infra.instants import epoch_ms
 from infra.sql.names import DATAFUSION
 from tables.refresh.events.record_decoder import TIMESTAMP
 
+OF_TABLES = ("audit", "repair")
+OF_TOPICS = {
+    "audit_offsets": "each offset once",
+    "audit_log": "as the log has it",
+    "audit_database": "as the database has it",
+}
+"""What an audit proves of a topic, by its name in the ledger."""
 _COLUMNS = ("table", "cause", "recorded_at", "rows", "unexplained", "turns")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """The audits of a table on one day.
+    """The audits of a table, or those of a topic of one kind, on one day.
 
     Attributes:
         audits, repairs: how many there were.
@@ -35,21 +42,27 @@ class Proof:
     is_whole: bool
 
 
-def proof_days(lake: Lake, since: datetime) -> dict[str, Mapping[date, Proof]]:
-    """Returns the proofs by table and day (UTC) since a moment; days without an audit or repair are left out."""
+def proof_days(lake: Lake, since: datetime) -> dict[tuple[str, str], Mapping[date, Proof]]:
+    """Returns the proofs by day (UTC) since a moment; days without an audit or repair are left out.
+
+    Returns:
+        Name of a table or topic, and a kind of `OF_TOPICS`, for tables `audit` -> its days.
+    """
     if not lake.exists(RUNS):
         return {}
     moment = DATAFUSION.moment(TIMESTAMP, epoch_ms(since) or 0)
-    rows = select(lake.open(RUNS), _COLUMNS, f"cause IN ('audit', 'repair') AND recorded_at >= {moment}")
-    runs = defaultdict[str, dict[date, list[Mapping[str, object]]]](dict)
+    causes = DATAFUSION.literals([*OF_TABLES, *OF_TOPICS])
+    rows = select(lake.open(RUNS), _COLUMNS, f"cause IN ({causes}) AND recorded_at >= {moment}")
+    runs = defaultdict[tuple[str, str], dict[date, list[Mapping[str, object]]]](dict)
     for run in rows.sort_by("recorded_at").to_pylist():
-        runs[run["table"]].setdefault(run["recorded_at"].date(), []).append(run)
-    return {table: {day: _proof(some) for day, some in days.items()} for table, days in runs.items()}
+        kind = OF_TABLES[0] if run["cause"] in OF_TABLES else run["cause"]
+        runs[run["table"], kind].setdefault(run["recorded_at"].date(), []).append(run)
+    return {one: {day: _proof(some) for day, some in days.items()} for one, days in runs.items()}
 
 
 def _proof(runs: list[Mapping[str, object]]) -> Proof:
     """Summarizes the audits and repairs of a day, given oldest first."""
-    audits = [run for run in runs if run["cause"] == "audit"]
+    audits = [run for run in runs if run["cause"] != "repair"]
     return Proof(
         audits=len(audits),
         repairs=len(runs) - len(audits),

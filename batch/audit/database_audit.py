@@ -104,6 +104,11 @@ class ComparedTable:
     left_out: Sequence[str] = ()
 
     @property
+    def differing(self) -> int:
+        """The number of rows that are not the same on both sides."""
+        return len(self.missing) + len(self.extra) + len(self.different)
+
+    @property
     def fault(self) -> str:
         """The difference, for people; empty if there is none."""
         kinds = {"missing": self.missing, "extra": self.extra, "different": self.different}

@@ -17,6 +17,7 @@ from batch.audit.database_audit import ComparedTable, compare_with_database
 from batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn, unfound
 from batch.audit.missing_offsets import explain_missing
 from batch.audit.topic_audit import TopicReport, compare_with_log
+from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Audited, run_name
 from batch.log_reader import Log
 from batch.offset_selection import OffsetSelection
@@ -257,17 +258,22 @@ def _days(pinned: Pinned) -> tuple[int, int] | None:
 
 
 def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTopic]:
-    """Audits every record of the topics from which these tables are computed, directly or through others.
+    """Audits every record of the topics from which these tables are computed, and records that in the ledger of runs.
 
     The log is read only if offsets are missing, to check whether it has records there; transaction markers and aborted
     records are noted in `ledger.transactions`.
     """
     topics = {name: t for table in tables for name, t in platform.registry.above(table).topics.items()}
     on_broker = _on_broker(platform.lake.settings, list(topics))
-    return [
+    audited = [
         _audit_topic(platform, topic, None if on_broker is None else on_broker.get(topic.full_name, {}))
         for topic in topics.values()
     ]
+    ledgers = Ledgers(platform.lake)
+    for one in audited:
+        found = {"records": sum(p.records for p in one.partitions), "faults": len(one.faults)}
+        ledgers.record_topic_audit(one.topic, "audit_offsets", **found)
+    return audited
 
 
 def compare_databases(platform: Platform, topics: Sequence[AuditedTopic], turn: Turn) -> list[AuditedTopic]:
@@ -283,11 +289,14 @@ def _with_database(platform: Platform, topic: AuditedTopic, capture: Capture, tu
     lake, name = platform.lake, topic.topic
     if not lake.exists(name):
         return topic
-    small = lake.rows(name) <= most_rows(lake.settings, COMMITTED)
+    turn = Turn() if lake.rows(name) <= most_rows(lake.settings, COMMITTED) else turn
     try:
-        compared = compare_with_database(lake, platform.registry.topics[name], capture, Turn() if small else turn)
+        compared = compare_with_database(lake, platform.registry.topics[name], capture, turn)
     except TwofoldError as error:
         return replace(topic, faults=[*topic.faults, f"{name} is not compared with the database: {error.message}"])
+    Ledgers(lake).record_topic_audit(
+        name, "audit_database", records=compared.rows, faults=compared.differing, turn=turn.number, of=turn.of
+    )
     faults = [f"{name}: {compared.fault}; {again(name)}"] if compared.fault else []
     return replace(topic, faults=[*topic.faults, *faults], database=compared)
 

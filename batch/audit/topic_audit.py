@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from batch.audit.archive_vs_broker import LogCopies, Place, compare_archive_and_broker, format_place, format_places
 from batch.audit.missing_offsets import missing_offsets
 from batch.audit.topic_certificates import Block, blocks_of, differing, read_certificate, write_certificate
+from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import run_name
 from batch.log_reader import Log
 from batch.offset_selection import OffsetSelection
@@ -95,7 +96,8 @@ def compare_with_log(platform: Platform, topic: Topic, log: Log, span: OffsetSel
     Blocks of offsets are compared by counts and by hashes that do not depend on the order: events and quarantine with
     the log, and the archive with the broker as far as both have the records. Every offset must have a record, or a
     known reason for its absence. If a whole topic has no fault, a certificate of the two tables at their versions is
-    written, with which `check_certificate` can compare them later without the log; a part of a topic gets none.
+    written, with which `check_certificate` can compare them later without the log; a part of a topic gets none. The
+    ledger of runs records what was found of a whole topic.
 
     Raises:
         BadArgument: a span that the topic cannot have.
@@ -122,6 +124,9 @@ def compare_with_log(platform: Platform, topic: Topic, log: Log, span: OffsetSel
     report = replace(
         report, sides=compare_archive_and_broker(platform, topic, log, ranges, empty), seconds=time.monotonic() - began
     )
+    if span.is_whole:
+        found = {"records": report.records, "faults": len(report.faults)}
+        Ledgers(platform.lake).record_topic_audit(topic.full_name, "audit_log", **found)
     if report.passed and span.is_whole:
         write_certificate(platform.lake, topic, run_name("certificate"), versions, live)
     return report

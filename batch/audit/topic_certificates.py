@@ -23,6 +23,7 @@ from tables.declare.topic import Topic
 from tables.refresh.events.record_decoder import TIMESTAMP
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import Column, DataFrame
 
 CERTIFICATES = "ledger.certificates"
@@ -45,6 +46,20 @@ _SCHEMA = pa.schema(
         ("xor", pa.int64()),
     ]
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifiedTopic:
+    """The newest certificate of a topic.
+
+    Attributes:
+        version: of its events.
+        records: events and quarantined records that it is about.
+    """
+
+    at: datetime
+    version: int
+    records: int
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -147,6 +162,20 @@ def read_certificate(
     rows = select(lake.open(CERTIFICATES), list(Block.__dataclass_fields__), of_run)
     versions = newest[0]["events_version"], newest[0]["quarantine_version"]
     return versions, sorted(Block(**row) for row in rows.to_pylist())
+
+
+def newest_certificates(table: DeltaTable) -> dict[str, CertifiedTopic]:
+    """Returns the newest certificate of each topic from the ledger of certificates at a version."""
+    rows = select(table, ["topic", "run", "recorded_at", "events_version", "events", "quarantined"])
+    runs = rows.group_by(["topic", "run", "recorded_at", "events_version"]).aggregate(
+        [("events", "sum"), ("quarantined", "sum")]
+    )
+    return {
+        one["topic"]: CertifiedTopic(
+            at=one["recorded_at"], version=one["events_version"], records=one["events_sum"] + one["quarantined_sum"]
+        )
+        for one in runs.sort_by("recorded_at").to_pylist()
+    }
 
 
 def differing(one: Iterable[Block], other: Iterable[Block]) -> list[tuple[int, int, int]]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from batch.ledgers.causes import RECORD, Causes, CausingRecord, Changed, ChangedRows, span_of
 from batch.ledgers.reconcile_position import COLUMNS, POSITIONS, ReconcilePosition, reconcile_positions
-from batch.ledgers.run_result import RUNS, Audited, RunResult, started_at
+from batch.ledgers.run_result import RUNS, Audited, RunResult, TopicCheck, run_name, started_at
 from infra.delta.change_feed import naming_what_is_gone, side_of
 from infra.delta.compaction import compact_without_history
 from infra.delta.datafusion_sql import select
@@ -133,7 +133,7 @@ class Ledgers:
     def record_run(self, outcome: RunResult, position: ReconcilePosition | None, fingerprint: str) -> None:
         """Appends a finished run, once; `position` is the start of the next reconcile."""
         facts = {name: getattr(outcome, name) for name in ("cause", *_COUNTS)}
-        self._append_run(outcome, {**facts, "fingerprint": fingerprint})
+        self._append_run(outcome.run, outcome.table, {**facts, "fingerprint": fingerprint})
         if position:
             self.move({outcome.table: position}, outcome.table)
 
@@ -156,13 +156,24 @@ class Ledgers:
         """Appends a finished audit of a table, which published nothing."""
         facts = {name: getattr(audited, name) for name in _AUDIT_COUNTS}
         versions = dict.fromkeys(("version_before", "version_after"), audited.version)
-        self._append_run(
-            audited, {**facts, **versions, "cause": "audit", "fingerprint": fingerprint, "turns": audited.of}
-        )
+        facts |= {**versions, "cause": "audit", "fingerprint": fingerprint, "turns": audited.of}
+        self._append_run(audited.run, audited.table, facts)
 
-    def _append_run(self, run: RunResult | Audited, facts: Mapping[str, object]) -> None:
-        row = {"run": run.run, "table": run.table, "recorded_at": datetime.now(UTC), **facts}
-        self._append(RUNS, run.table, run.run, pa.Table.from_pylist([row], schema=_RUNS_SCHEMA))
+    def record_topic_audit(
+        self, topic: str, check: TopicCheck, *, records: int, faults: int, turn: int = 0, of: int = 1
+    ) -> None:
+        """Appends a finished comparison of a topic.
+
+        Args:
+            faults: what nothing explains: offsets, blocks of offsets and other findings, or rows of the database.
+            turn, of: the compared share: part `turn` of `of`.
+        """
+        facts = {"cause": check, "rows": records, "unexplained": faults, "turn": turn, "turns": of}
+        self._append_run(run_name(check), topic, facts)
+
+    def _append_run(self, run: str, table: str, facts: Mapping[str, object]) -> None:
+        row = {"run": run, "table": table, "recorded_at": datetime.now(UTC), **facts}
+        self._append(RUNS, table, run, pa.Table.from_pylist([row], schema=_RUNS_SCHEMA))
 
     def record_evidence(self, run: str, table: str, evidence: Sequence[CausingRecord]) -> None:
         """Appends, before anything is published, the records that cause the run."""

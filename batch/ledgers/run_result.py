@@ -18,6 +18,10 @@ RUNS = "ledger.runs"
 Cause = Literal["late", "backfill", "replay", "upstream", "definition", "repair", "rebuild", "rollback"]
 
 
+TopicCheck = Literal["audit_offsets", "audit_log", "audit_database"]
+"""What an audit compares a topic with: its offsets, its log, and the captured table of the database."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
     """Counts of one run on one table.

@@ -1,17 +1,18 @@
-"""The page of proofs: each table by day, and what was proven of it; a day without a proof is grey."""
+"""The page of proofs: each table and topic by day, and what was proven of it; a day without a proof is grey."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
 from infra.delta.lake import Lake
 from page.known import Known
-from status.proofs import Proof, proof_days
-from status.snapshot import TableState
+from status.proofs import OF_TOPICS, Proof, proof_days
+from status.snapshot import TableState, TopicState
 
 DAYS = 28
+Days = Sequence[tuple[date, Proof | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,20 +20,53 @@ class ProofLine:
     """A table with a proof, or None, for each day."""
 
     table: TableState
-    days: Sequence[tuple[date, Proof | None]]
+    days: Days
 
 
-def proof_lines(known: Known, lake: Lake) -> list[ProofLine]:
-    """Returns all tables: those with unexplained rows first, then those whose last full proof is oldest."""
+@dataclass(frozen=True, kw_only=True)
+class TopicProofs:
+    """A topic with a proof, or None, for each day, by what was proven; what was never proven is left out but the first.
+
+    Attributes:
+        days: `each offset once` and so on -> its days.
+    """
+
+    topic: TopicState
+    days: Mapping[str, Days]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofsPage:
+    """The content of the page of proofs."""
+
+    tables: Sequence[ProofLine]
+    topics: Sequence[TopicProofs]
+    days: Sequence[date]
+
+
+def proofs_page(known: Known, lake: Lake) -> ProofsPage:
+    """Returns all tables: those with unexplained rows first, then those whose last full proof is oldest; all topics."""
     today = known.now.at.date()
     days = [today - timedelta(days=DAYS - 1 - n) for n in range(DAYS)]
     since = known.now.at.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=DAYS - 1)
     proofs = proof_days(lake, since)
-    lines = [
-        ProofLine(table=table, days=[(day, proofs.get(table.name, {}).get(day)) for day in days])
-        for table in known.now.tables
+
+    def days_of(name: str, kind: str) -> Days:
+        return [(day, proofs.get((name, kind), {}).get(day)) for day in days]
+
+    tables = [ProofLine(table=table, days=days_of(table.name, "audit")) for table in known.now.tables]
+    topics = [
+        TopicProofs(
+            topic=topic,
+            days={
+                words: days_of(topic.name, kind)
+                for n, (kind, words) in enumerate(OF_TOPICS.items())
+                if n == 0 or (topic.name, kind) in proofs
+            },
+        )
+        for topic in known.now.topics
     ]
-    return sorted(lines, key=_urgency)
+    return ProofsPage(tables=sorted(tables, key=_urgency), topics=topics, days=days)
 
 
 def _urgency(line: ProofLine) -> tuple[int, float, str]:

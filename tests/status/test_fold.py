@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from batch.audit.topic_certificates import Block, write_certificate
 from batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
 from batch.ledgers.run_result import Audited
 from infra.delta.delta_writer import CommitTag, Writer
@@ -22,6 +23,7 @@ from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from tables.declare.registry import Registry
 from tables.refresh.events.record_decoder import events_schema
 from tests.plant import plant
+from tests.tables.declared import a_topic
 
 HOUR_MS = 3_600_000  # the delay of `hours` and of `kept`
 READINGS = "plant.readings"
@@ -152,3 +154,17 @@ def test_times_and_audits_come_back_from_the_store_as_they_were(settings: Settin
     assert audits["plant.hours"].unexplained == 3
     assert Store(settings).save(fresh.heads)
     assert read(Facts(lake, Store(settings).heads())) == (times, days, audits)
+
+
+def test_the_newest_certificate_of_a_topic_is_known_with_all_its_records(lake: Lake) -> None:
+    assert Facts(lake).certificates() == {}
+    for run, version, records in (("c-1", 4, (3, 4)), ("c-2", 9, (10, 0, 7))):
+        blocks = [
+            Block(partition=0, start=n, end=n + 1, events=events, quarantined=1, total="1", xor=1)
+            for n, events in enumerate(records)
+        ]
+        write_certificate(lake, a_topic(), run, (version, 1), blocks)
+    facts = Facts(lake)
+    [(name, found)] = facts.certificates().items()
+    assert (name, found.version, found.records) == (READINGS, 9, 20)
+    assert Facts(lake, facts.heads).certificates() == facts.certificates()

@@ -25,6 +25,7 @@ def test_the_last_run_of_a_day_decides(lake: Lake) -> None:
         ("audit", NOON + timedelta(hours=1), 10, 2, 4),
         ("repair", NOON + timedelta(hours=2), None, 0, None),
         ("late", NOON + timedelta(hours=3), None, 9, None),
+        ("audit_log", NOON + timedelta(hours=4), 90, 2, 1),
         ("audit", NOON + timedelta(days=1), 10, 0, 4),
     ]
     causes, ats, rows, unexplained, turns = (list(column) for column in zip(*reversed(runs), strict=True))
@@ -33,8 +34,11 @@ def test_the_last_run_of_a_day_decides(lake: Lake) -> None:
         recorded_at=ats, rows=rows, unexplained=unexplained, turns=turns,
     )  # fmt: skip
     assert proof_days(lake, NOON - timedelta(hours=12)) == {
-        "plant.hours": {
+        ("plant.hours", "audit_log"): {
+            date(2013, 1, 5): Proof(audits=1, repairs=0, rows=90, unexplained=2, is_whole=True)
+        },
+        ("plant.hours", "audit"): {
             date(2013, 1, 5): Proof(audits=2, repairs=1, rows=50, unexplained=0, is_whole=True),
             date(2013, 1, 6): Proof(audits=1, repairs=0, rows=10, unexplained=0, is_whole=False),
-        }
+        },
     }

@@ -5,22 +5,34 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from batch.audit.completeness import missing
+from batch.audit.database_audit import ComparedTable
 from batch.audit.hash_buckets import Turn
-from batch.audit.table_audit import AuditedTopic, AuditReport, audit_table, audit_tables, audit_topics, turn_of
+from batch.audit.table_audit import (
+    AuditedTopic,
+    AuditReport,
+    audit_table,
+    audit_tables,
+    audit_topics,
+    compare_databases,
+    turn_of,
+)
 from batch.ledgers.audit_history import last_audits
 from batch.ledgers.run_result import Audited
+from infra.delta.lake import Lake
 from infra.errors import BadArgument, TwofoldError, UnexplainedDifference
 from infra.settings import Settings
 from tables.declare.metadata_columns import OFFSET
+from tables.refresh.events.record_decoder import events_schema
 from tables.refresh.open_platform import Platform
-from tests.batch.audit.two_copies import TOPIC, TwoCopies
+from tests.batch.audit.two_copies import TOPIC, TwoCopies, recorded
 from tests.plant import HOURS_FILE, hour, plant, reading
-from tests.tables.declared import edited
+from tests.tables.declared import a_topic, edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -197,6 +209,23 @@ def test_every_record_is_an_event_or_in_quarantine(world: World) -> None:
     assert topic.faults == ["plant.readings, partition 0, [0, 49): 1 missing offsets"]
     with pytest.raises(UnexplainedDifference, match="1 missing offsets"):
         AuditReport(topics=[topic]).raise_if_wrong()
+    assert recorded(world.lake) == [(TOPIC, "audit_offsets", 49, 0, 1), (TOPIC, "audit_offsets", 49, 1, 1)]
+
+
+@pytest.mark.parametrize(("most", "turns"), [(0, 20), (9, 1)])
+def test_a_comparison_with_the_database_is_recorded_with_its_share(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, most: int, turns: int
+) -> None:
+    topic = a_topic()
+    lake.ensure(TOPIC, events_schema(topic), statistics=[])
+    found = ComparedTable(table="public.readings", rows=7, missing=["1"], different=["2", "3"])
+    monkeypatch.setattr("batch.audit.table_audit.compare_with_database", lambda *_: found)
+    monkeypatch.setattr("batch.audit.table_audit.most_rows", lambda *_: most - 1)
+    monkeypatch.setattr("batch.audit.table_audit.captures", lambda _: [SimpleNamespace(topic=TOPIC, is_outbox=False)])
+    platform: Any = SimpleNamespace(lake=lake, registry=SimpleNamespace(topics={TOPIC: topic}))
+    [audited] = compare_databases(platform, [AuditedTopic(topic=TOPIC, partitions=[], waiting=None)], Turn(3, 20))
+    assert audited.database == found
+    assert recorded(lake) == [(TOPIC, "audit_database", 7, 3, turns)]
 
 
 @pytest.mark.spark

@@ -20,7 +20,7 @@ from batch.offset_selection import OffsetSelection
 from infra.errors import BadArgument, UnexplainedDifference
 from tables.refresh.events import lost_offsets
 from tables.refresh.open_platform import Platform
-from tests.batch.audit.two_copies import APPENDED_MS, TOPIC, TwoCopies
+from tests.batch.audit.two_copies import APPENDED_MS, TOPIC, TwoCopies, recorded
 from tests.plant import reading
 from tests.worlds import World
 
@@ -64,6 +64,7 @@ def test_what_was_ingested_is_what_the_log_gives(copies: TwoCopies) -> None:
     )
     assert copies.fetched == [{0: (5, 7)}, {0: (2, 5)}], "the broker was asked for what it does not have at hand"
     assert is_certified(copies)
+    assert recorded(copies.world.lake) == [(TOPIC, "audit_log", 7, 0, 1)]
 
 
 def test_a_changed_archived_record_with_a_right_checksum_is_found(copies: TwoCopies) -> None:
@@ -150,6 +151,7 @@ def test_of_a_part_of_a_topic_no_certificate_is_kept(copies: TwoCopies) -> None:
     assert report.sides
     assert (report.sides.archive_alone, report.sides.both, report.sides.broker_alone) == (1, 3, 1)
     assert not is_certified(copies)
+    assert recorded(copies.world.lake) == []
 
 
 @pytest.mark.parametrize(

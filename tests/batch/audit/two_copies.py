@@ -11,10 +11,13 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from batch.ledgers.run_result import RUNS
 from batch.log_reader import Log
 from infra.archive.format.segment_store import Store
 from infra.archive.read_plan import Archive
 from infra.archive.segment_manifest import archived
+from infra.delta.datafusion_sql import select
+from infra.delta.lake import Lake
 from infra.kafka.record_columns import schema
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.offset_ranges import Ranges
@@ -123,3 +126,12 @@ class TwoCopies:
             if start <= offset < end
         ]
         return self.world.spark.createDataFrame(pa.Table.from_pylist(rows, schema(columns)))
+
+
+def recorded(lake: Lake) -> list[tuple[object, ...]]:
+    """What the ledger says of topics: name, comparison, records, faults and shares, oldest first."""
+    if not lake.exists(RUNS):
+        return []
+    columns = ["table", "cause", "rows", "unexplained", "turns"]
+    runs = select(lake.open(RUNS), [*columns, "recorded_at"], "cause LIKE 'audit_%'").sort_by("recorded_at")
+    return [tuple(run[name] for name in columns) for run in runs.to_pylist()]
