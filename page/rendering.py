@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from infra.instants import from_epoch_ms
-from infra.text.printable import NOTHING, harmless, shown, shown_bytes, shown_duration
+from infra.text.printable import NOTHING, harmless, shown, shown_age, shown_bytes, shown_duration
 from page.links import Address
 
 LONGEST = 200
@@ -61,10 +62,15 @@ def _environment() -> Environment:
         "duration": shown_duration,
         "bytes": shown_bytes,
         "minute": _minute,
+        "since": _since,
         "instant": from_epoch_ms,
     }
     environment.globals |= {"NOTHING": NOTHING}
     return environment
+
+
+def _since(first: datetime, now: datetime) -> str:
+    return f"{first:{_AT}}, {shown_age(first, now)}"
 
 
 def _minute(value: Any) -> str:

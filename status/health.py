@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infra.chosen_domains import driver_name
 from infra.settings import Settings
@@ -69,11 +69,18 @@ class Need:
     Attributes:
         name: the topic or table that it is about; None: the platform, or several.
         command: what helps, or shows what does; None: the words say so.
+        lasting: a name for it while its words have numbers that change; empty: they have none.
     """
 
     text: str
     name: str | None = None
     command: str | None = None
+    lasting: str = field(default="", compare=False)
+
+    @property
+    def symptom(self) -> str:
+        """The words by which it is known as the same while it lasts."""
+        return self.lasting or self.text
 
 
 def found_needs(now: Snapshot) -> list[Need]:
@@ -97,6 +104,7 @@ def found_needs(now: Snapshot) -> list[Need]:
                 f"{t.name}: audits found {t.audit.unexplained:,} rows that nothing explains",
                 t.name,
                 f"./twofold reconcile {t.name} --repair",
+                f"{t.name} has rows that nothing explains",
             )
             for t in now.tables
             if t.audit and t.audit.unexplained
@@ -114,9 +122,11 @@ def needs_of(now: Snapshot) -> list[Need]:
 def _stream_needs(domain: str, now: Snapshot) -> Iterator[Need]:
     health = now.health[domain]
     yield from (Need(f"{name} is not supervised", None, "./twofold up") for name in health.missing)
-    for text in (*health.stalled, *health.slow):
-        name = f"{domain}.{text.partition(':')[0]}"
-        yield Need(f"{domain}.{text}", name if any(table.name == name for table in now.tables) else None)
+    for kind, texts in (("stalled", health.stalled), ("slow", health.slow)):
+        for text in texts:
+            name = f"{domain}.{text.partition(':')[0]}"
+            is_table = any(table.name == name for table in now.tables)
+            yield Need(f"{domain}.{text}", name if is_table else None, lasting=f"{name} is {kind}")
 
 
 def _table_of(query: QueryState) -> str | None:

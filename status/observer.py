@@ -18,23 +18,22 @@ from infra.kafka.topic_admin import PartitionOffsets, offsets
 from infra.process import supervisor
 from infra.process.supervisor import ProcessState
 from infra.settings import Settings
+from infra.text.printable import restored
 from status.catalog import catalog_of
 from status.fold import Facts
-from status.health import found_needs, stream_health
+from status.health import found_needs, needs_of, stream_health
 from status.parts.captures import capture_states
 from status.parts.outputs import output_reports
 from status.parts.plain_text import plain_text_problems
-from status.parts.refused_records import Refused
 from status.parts.series import Growth, Point
 from status.parts.unloaded_dags import unloaded_dags
 from status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
-from status.store import Store
+from status.store import Head, Store
 from streaming.ingest.broker_retention import Retention, retention
 from streaming.query.progress import Progress, read
 from streaming.watermarks import by_input, held_back_by
 from tables.declare.registry import Registry
 from tables.declare.table import Table
-from tables.declare.topic import Topic
 from tables.refresh.acceptance import live_unproved, refused
 from tables.refresh.events.ingested_offsets import ROWLESS
 from tables.refresh.events.lost_offsets import gaps
@@ -50,19 +49,22 @@ class Observer:
     def __init__(self, settings: Settings, registry: Registry) -> None:
         self._settings, self._registry = settings, registry
         self._lake, self._store = Lake(settings), Store(settings)
+        self._seen: Mapping[str, Head] = {}
 
-    def snapshot(self, *, with_retention: bool = False) -> Snapshot:
+    def snapshot(self, *, with_retention: bool = False, save: bool = True) -> Snapshot:
         """Reads everything; a part that does not answer is left out and named in `problems`.
 
         Args:
             with_retention: also how much time a failed stream has left, which needs more requests to the broker.
+            save: whether to save it in the store, with the catalog; else only this process learns from it.
         """
         settings, registry, lake = self._settings, self._registry, self._lake
         problems = [fault.message for fault in refused(lake, registry).values()]
         progress = _tolerant(problems, "progress", lambda: declared_progress(settings, registry)) or []
         processes = supervisor.state(settings)
         bounds = _tolerant(problems, "broker", lambda: _offsets(settings, registry, processes)) or {}
-        facts = Facts(lake, self._store.heads())
+        # What is saved goes on from what is in the store, so that each commit is in its series once.
+        facts = Facts(lake, self._store.heads() if save or not self._seen else self._seen)
         audits = facts.audits()
         at, lost = datetime.now(UTC), [gap for gap in gaps(lake) if gap.topic not in registry.elsewhere]
         ingested = {topic: ends for p in progress if p.query == "ingest" for topic, ends in p.offsets.items()}
@@ -71,7 +73,7 @@ class Observer:
             kept = _tolerant(problems, "retention", lambda: retention(settings, registry.topics, bounds, ingested, at))
         captured = _tolerant(problems, "captures", lambda: capture_states(settings, registry)) if processes else []
         tables = self._tables(problems, facts, audits)
-        reasons = _tolerant(problems, "quarantine", lambda: {n: facts.refused(t) for n, t in registry.topics.items()})
+        topics = self._topics(problems, facts, bounds, ingested, kept or {})
         outputs = _tolerant(problems, "outputs", lambda: output_reports(lake, registry, at)) or []
         unloaded = _tolerant(problems, "Airflow", lambda: unloaded_dags(settings, registry, processes))
         problems += [unloaded] if unloaded else []
@@ -85,17 +87,7 @@ class Observer:
         now = Snapshot(
             at=at,
             processes=processes,
-            topics=[
-                _topic(
-                    topic,
-                    bounds.get(name, {}),
-                    ingested.get(name, {}),
-                    (kept or {}).get(name),
-                    facts,
-                    (reasons or {}).get(name, ()),
-                )
-                for name, topic in registry.topics.items()
-            ],
+            topics=topics,
             queries=[_query(p, registry, lake, facts) for p in progress],
             tables=tables,
             problems=problems,
@@ -106,12 +98,49 @@ class Observer:
             outputs=outputs,
             not_run=registry.not_run,
         )
-        grown = _tolerant(problems, "commits", lambda: _growths(now, facts))
+        grown = _tolerant(problems, "commits", lambda: _growths(now, facts)) if save else None
         health = {domain: stream_health(now, domain, settings, registry) for domain in registry.domains}
         now = replace(now, health=health, problems=[*problems, *(need.text for need in found_needs(now))])
-        catalog = catalog_of(registry, facts)
-        self._store.save(facts.heads, grown=grown, snapshot=now, catalog=catalog)
+        now = replace(now, since=self._since(now))
+        if save:
+            catalog = catalog_of(registry, facts)
+            self._store.save(facts.heads, grown=grown, snapshot=now, since=now.since, catalog=catalog)
+        self._seen = facts.heads
         return now
+
+    def _since(self, now: Snapshot) -> dict[str, datetime]:
+        """Returns when each thing that is wrong was seen first, since it was last seen to be right."""
+        before = self._store.latest("since")
+        known = restored(dict[str, datetime], before.value) if before else {}
+        return {need.symptom: known.get(need.symptom, now.at) for need in needs_of(now)}
+
+    def _topics(
+        self,
+        problems: list[str],
+        facts: Facts,
+        bounds: Mapping[str, Mapping[int, PartitionOffsets]],
+        ingested: Mapping[str, Mapping[int, int]],
+        kept: Mapping[str, Retention],
+    ) -> list[TopicState]:
+        topics = self._registry.topics
+        reasons = _tolerant(problems, "quarantine", lambda: {n: facts.refused(t) for n, t in topics.items()}) or {}
+        certificates = _tolerant(problems, "certificates", facts.certificates) or {}
+        states = []
+        for name, topic in topics.items():
+            known, done, leaves = bounds.get(name, {}), ingested.get(name, {}), kept.get(name)
+            left = leaves.leaves_in_s if leaves else {}
+            states.append(
+                TopicState(
+                    name=name,
+                    partitions=[_partition(n, known.get(n), done.get(n), left.get(n)) for n in range(topic.partitions)],
+                    events=facts.rows(name),
+                    quarantined=facts.rows(name + QUARANTINE),
+                    archive_bytes=leaves.archive_bytes if leaves else None,
+                    refused=reasons.get(name, ()),
+                    certificate=certificates.get(name),
+                )
+            )
+        return states
 
     def _tables(self, problems: list[str], facts: Facts, audits: Mapping[str, LastAudit]) -> list[TableState]:
         registry = self._registry
@@ -162,25 +191,6 @@ def _offsets(
         # Asking would only wait for an answer that cannot come.
         raise BrokerUnreachable("The broker does not run.")
     return offsets(settings, list(registry.topics))
-
-
-def _topic(
-    topic: Topic,
-    bounds: Mapping[int, PartitionOffsets],
-    ingested_to: Mapping[int, int],
-    kept: Retention | None,
-    facts: Facts,
-    refused: Sequence[Refused],
-) -> TopicState:
-    leaves = kept.leaves_in_s if kept else {}
-    return TopicState(
-        name=topic.full_name,
-        partitions=[_partition(n, bounds.get(n), ingested_to.get(n), leaves.get(n)) for n in range(topic.partitions)],
-        events=facts.rows(topic.full_name),
-        quarantined=facts.rows(topic.full_name + QUARANTINE),
-        archive_bytes=kept.archive_bytes if kept else None,
-        refused=refused,
-    )
 
 
 def _partition(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
+from batch.audit.topic_certificates import CertifiedTopic
 from batch.ledgers.audit_history import LastAudit
 from infra.capture.debezium_connector import CaptureState
 from infra.process.supervisor import ProcessState
@@ -45,6 +46,7 @@ class TopicState:
     Attributes:
         archive_bytes: of its archived segments; None when that was not requested, or the broker did not answer.
         refused: what is wrong with its quarantined records, the most frequent first.
+        certificate: the newest of an audit that compared all of it with the log; None if there is none.
     """
 
     name: str
@@ -53,6 +55,7 @@ class TopicState:
     quarantined: int | None
     archive_bytes: int | None = None
     refused: Sequence[Refused] = ()
+    certificate: CertifiedTopic | None = None
 
     @property
     def produced(self) -> int | None:
@@ -157,6 +160,7 @@ class Snapshot:
         outputs: copies of tables that follow them.
         not_run: domains that are declared and not chosen; nothing else here is of them.
         health: domain -> the health of its stream.
+        since: symptom of a need -> when it was seen first, since nothing was seen of it.
     """
 
     at: datetime
@@ -171,6 +175,7 @@ class Snapshot:
     outputs: Sequence[OutputReport] = ()
     not_run: Sequence[str] = ()
     health: Mapping[str, StreamHealth] = field(default_factory=dict)
+    since: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
     def open_gaps(self) -> list[Gap]:

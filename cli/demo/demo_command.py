@@ -142,7 +142,7 @@ def _stream(settings: Settings, registry: Registry, domain: str, start: date, en
 
     feed = LiveTraffic(settings, domain, start, end + TAIL, seconds, rest=end)
     observer = Observer(settings, registry)
-    again = sum(topic.events or 0 for topic in observer.snapshot().topics)
+    again = sum(topic.events or 0 for topic in observer.snapshot(save=False).topics)
     if again:
         out.print(f"{again:,} events are there already: what comes again must change nothing.")
     with feeding(feed) as thread, moving() as show:
@@ -150,7 +150,7 @@ def _stream(settings: Settings, registry: Registry, domain: str, start: date, en
             if feed.rests:
                 _drain(settings, observer, lambda now: show(feed, now), has_caught_up_with_topics)
                 feed.go_on()
-            show(feed, observer.snapshot())
+            show(feed, observer.snapshot(save=False))
             time.sleep(LOOK_S)
         if feed.failure is not None:
             raise feed.failure
@@ -182,7 +182,7 @@ def _drain(
     deadline = time.monotonic() + DRAIN_S
     calm = 0
     while calm < 2:
-        now = observer.snapshot()
+        now = observer.snapshot(save=False)
         show(now)
         calm = calm + 1 if is_done(now) else 0
         if time.monotonic() > deadline:

@@ -16,7 +16,7 @@ from page.known import Knowledge, Known
 from page.links import Links
 from page.rendering import FOLDER, render
 from page.views.lists import MOST, WEEK, counts_by_word, found, table_lines, topic_lines
-from page.views.proofs_page import proof_lines
+from page.views.proofs_page import proofs_page
 from page.views.table_page import MOST_CORRECTIONS, WEEKS, TablePage, table_page
 from status.health import needs_of
 from status.late_cost import SIZES, late_corrections
@@ -202,7 +202,7 @@ class _Pages:
 
     def proofs(self, request: Request) -> Response:
         known = self._known()
-        return self._page(request, "proofs.html", known, lines=proof_lines(known, self._lake), section="proofs")
+        return self._page(request, "proofs.html", known, page=proofs_page(known, self._lake), section="proofs")
 
     def find(self, request: Request, q: str = "") -> Response:
         known = self._known()

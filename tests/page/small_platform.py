@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from batch.audit.topic_certificates import CertifiedTopic
 from batch.ledgers.audit_history import LastAudit
 from infra.process.supervisor import ProcessState
 from infra.settings import Settings
@@ -20,6 +21,7 @@ from tables.refresh.events.lost_offsets import Gap
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 REFUSED = [Refused(reason="between(value, 0, 10)", records=2, partition=0, offset=57, text="between(value, 0, 10)")]
+CERTIFICATE = CertifiedTopic(at=NOW, version=9, records=60)
 AUDIT = LastAudit(at=NOW, turn=0, of=1, rows=40, unexplained=0, all_since=NOW)
 
 
@@ -38,7 +40,15 @@ def query(name: str, **facts: Any) -> QueryState:
 def topic(name: str, *, latest: int | None = 60, next: int = 60) -> TopicState:
     lag = None if latest is None else latest - next
     part = PartitionState(partition=0, earliest=0, latest=latest, next=next, lag=lag, tiered=40, leaves_in_s=90.0)
-    return TopicState(name=name, partitions=[part], events=58, quarantined=2, archive_bytes=2_048, refused=REFUSED)
+    return TopicState(
+        name=name,
+        partitions=[part],
+        events=58,
+        quarantined=2,
+        archive_bytes=2_048,
+        refused=REFUSED,
+        certificate=CERTIFICATE,
+    )
 
 
 def table(name: str, **facts: Any) -> TableState:

@@ -171,3 +171,15 @@ def test_a_stream_that_does_not_move_needs_a_person() -> None:
         Need("flights.flights: rows are visible 1000 s after the broker had them", "flights.flights"),
     ]
     assert needs_of(replace(now, processes=[])) == [], "the platform is down, which is said once"
+
+
+def test_what_is_wrong_keeps_its_name_while_its_numbers_change() -> None:
+    late = TableState(name="flights.flights", strategy="latest", rows=1, late=None, corrections=0, version=1)
+    nothing: dict[str, Any] = {"topics": [], "queries": [], "problems": []}
+    seen = []
+    for seconds in (1_000.0, 2_000.0):
+        slow = look(*UP, queries=[query("flights", freshness_s=seconds)])
+        now = Snapshot(at=AT, processes=UP, tables=[late], health={"flights": slow}, **nothing)
+        seen += needs_of(now)
+    assert [need.symptom for need in seen] == ["flights.flights is slow"] * 2
+    assert len({need.text for need in seen}) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from infra.delta.lake import Lake
@@ -10,11 +12,13 @@ from infra.text.printable import plain, restored
 from status.observer import Observer
 from status.snapshot import Snapshot
 from status.store import Store
+from streaming.query.progress import Progress, write
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from tables.refresh.events.record_decoder import events_schema
 from tests.plant import plant
 from tests.status.test_fold import append
 
+NOW = datetime.now(UTC)
 HOUR_MS = 3_600_000  # the delay of `hours` and of `kept`
 
 
@@ -48,3 +52,36 @@ def test_a_snapshot_is_saved_as_the_command_prints_it_with_the_catalog(settings:
     assert (hours["kind"], hours["strategy"], hours["inputs"]) == ("table", "stateful", ["plant.readings"])
     assert hours["declaration"]["key"] == ["sensor", "hour"]
     assert {"name": "value", "type": "double"} in readings["columns"]
+
+
+def test_a_look_that_is_not_saved_leaves_the_store_as_it_is(settings: Settings, tmp_path: Path) -> None:
+    registry, lake = plant(tmp_path / "declared"), Lake(settings)
+    topic = registry.topics["plant.readings"]
+    lake.ensure(topic.full_name, events_schema(topic), statistics=[topic.event_time, LATE_BY_MS])
+    observer = Observer(settings, registry)
+    append(lake, topic.full_name, 1, events_schema(topic), **{LATE_BY_MS: [HOUR_MS], OFFSET: [0]})
+    assert observer.snapshot(save=False).tables[0].late == 1
+    append(lake, topic.full_name, 2, events_schema(topic), **{LATE_BY_MS: [HOUR_MS], OFFSET: [1]})
+    assert observer.snapshot(save=False).tables[0].late == 2
+    assert (Store(settings).heads(), Store(settings).latest("snapshot")) == ({}, None)
+    observer.snapshot()
+    assert Store(settings).heads()[topic.full_name].version == 2
+
+
+def test_what_is_wrong_is_so_since_it_was_seen_first_until_it_was_not(settings: Settings, tmp_path: Path) -> None:
+    registry = plant(tmp_path / "declared")
+    observer = Observer(settings, registry)
+
+    def since(age_s: float) -> datetime | None:
+        query = Progress(domain="plant", query="hours", updated_at=NOW - timedelta(seconds=age_s), error="no column")
+        write(settings, query if age_s else replace(query, error=""))
+        return observer.snapshot().since.get("plant.hours has failed: no column")
+
+    first = since(5)
+    assert first is not None
+    assert since(9) == first
+    assert since(0) is None
+    again = since(5)
+    assert again is not None
+    assert again > first
+    assert observer.snapshot(save=False).since["plant.hours has failed: no column"] == again

@@ -102,6 +102,10 @@ def test_home_says_what_needs_a_person_with_the_command_that_helps(settings: Set
     assert "2 things need a person" in text
     assert "▲ the moon is down" in text
     assert f"{BROKEN} : has failed: no column x ./twofold doctor" in text
+    an_hour_ago = {"the moon is down": NOW - timedelta(hours=1)}
+    saved(settings, replace(snapshot(), since=an_hour_ago))
+    since = f"the moon is down since {NOW - timedelta(hours=1):%Y-%m-%d %H:%M}, 1 h 00 min"
+    assert since in " ".join(" ".join(page(settings, "/").text).split())
     saved(settings, replace(snapshot(queries=[query("hours")]), problems=[]))
     assert "Nothing needs you" in " ".join(page(settings, "/").text)
 
@@ -188,12 +192,17 @@ def test_proofs_are_by_table_and_day_and_grey_is_nothing(settings: Settings, lak
         ledgers.record_audit(
             Audited(run=f"a-{name}", table=name, of=of, unexplained=unexplained, seconds=0.1, **usual), "mark"
         )  # fmt: skip
+    ledgers.record_topic_audit(READINGS, "audit_offsets", records=60, faults=0)
+    ledgers.record_topic_audit(READINGS, "audit_database", records=7, faults=2, turn=1, of=4)
     saved(settings)
     rows = {row[0]: row for row in page(settings, "/proofs").rows if row}
     assert {name: (row[1], row[-1], set(row[3:-1])) for name, row in rows.items() if "." in name} == {
         HOURS: ("0", "✔", {"·"}), DAYS: ("0", "✖", {"·"}), BROKEN: ("0", "·", {"·"}),
+        READINGS: ("each offset once", "✔", {"·"}),
     }  # fmt: skip
-    assert "40 rows compared by 1 audits, 3 unexplained, 0 repairs" in client(settings).get("/proofs").text
+    assert rows[READINGS][2] == f"{NOW:%Y-%m-%d %H:%M}: 60 records, version 9"
+    assert (rows["as the database has it"][-1], "as the log has it" in rows) == ("✖", False)
+    assert "40 rows compared by 1 audit, 3 unexplained" in client(settings).get("/proofs").text
 
 
 def test_a_search_leads_to_the_one_that_it_finds_and_lists_several(settings: Settings) -> None:
