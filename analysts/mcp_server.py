@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from analysts.analytics_file import folders_of, open_analytics
 from analysts.table_views import confine
 from infra.errors import BadArgument
-from infra.settings import PREFIX, ROOT, Settings
+from infra.process.twofold_command import run_command
+from infra.settings import Settings
 from tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:
@@ -103,21 +100,12 @@ class _Tools:
         """Runs a command with --json, and returns what it printed as `answer`."""
         if wrong := [word for word in words if word.startswith("-")]:
             raise _refusal(f"{wrong[0]!r} begins with a dash; expected a name or a value.")
-        command = [sys.executable, "-m", "cli", *words, "--json"]
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-        environment = {**inherited, **self._settings.environment()}
-        try:
-            ran = subprocess.run(
-                command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST_S
-            )
-        except subprocess.TimeoutExpired:
-            raise _refusal(f"{words[0]} took longer than {LONGEST_S:g} s, and was ended.") from None
-        if not ran.stdout.strip():
-            raise _refusal(ran.stderr.decode().strip() or f"{words[0]} ended with the code {ran.returncode}.")
-        answer = json.loads(ran.stdout)
-        if ran.returncode and isinstance(answer, dict) and "error" in answer:
-            raise _refusal(" ".join(filter(None, (answer["error"], answer.get("hint")))))
-        return {"answer": answer}
+        said = run_command(*words, "--json", settings=self._settings, limit_s=LONGEST_S)
+        if said.code is None:
+            raise _refusal(f"{words[0]} took longer than {LONGEST_S:g} s, and was ended.")
+        if said.fault:
+            raise _refusal(" ".join(filter(None, (said.fault, said.hint))))
+        return {"answer": said.document}
 
 
 def _refusal(message: str) -> Exception:

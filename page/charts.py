@@ -71,12 +71,11 @@ def stacked_bars(title: str, head: str, labels: Sequence[str], series: Sequence[
     )
 
 
-def lines(title: str, head: str, labels: Sequence[str], series: Sequence[Series], *, every: int = 0) -> Markup:
+def lines(title: str, head: str, labels: Sequence[str], series: Sequence[Series]) -> Markup:
     """Draws the values of each series as steps over time; what is not known is a gap.
 
     Args:
         head: what the labels are, for the table of numbers.
-        every: labels stand at each so manieth step; 0: at six of them.
     """
     known = [value for one in series for value in one.values if value is not None]
     top = _top(max(known, default=0), least=0.0)
@@ -92,7 +91,7 @@ def lines(title: str, head: str, labels: Sequence[str], series: Sequence[Series]
             path.append(f"{f'V{y:.1f}' if drawn else f'M{x:.2f} {y:.1f}'}H{x + step:.2f}")
             drawn = True
         parts.append(_LINE.format(height=HEIGHT, path="".join(path), colour=one.colour))
-    every = every or math.ceil(len(labels) / 6)
+    every = math.ceil(len(labels) / 6)
     for n in range(0, len(labels), every):
         parts.append(text_at(LEFT + step * n, HEIGHT - 10, labels[n], "start" if n % (2 * every) == 0 else "start w"))
     rows = [[label, *(one.values[n] for one in series)] for n, label in enumerate(labels)]

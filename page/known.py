@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from infra.settings import ROOT, Settings
+from infra.process.twofold_command import run_command
+from infra.settings import Settings
 from infra.text.printable import restored
 from status.catalog import Entry
 from status.snapshot import Snapshot
@@ -76,16 +76,7 @@ class Knowledge:
     def _look(self) -> None:
         """Runs one command that looks at the platform and saves what it finds."""
         try:
-            command = [str(ROOT / "twofold"), "status", "--json"]
-            subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=_LIMIT_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            _log.warning("not advanced error=%s", error)
+            if fault := run_command("status", "--json", limit_s=_LIMIT_S).fault:
+                _log.warning("not advanced error=%s", fault)
         finally:
             self._running.release()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.settings import ROOT
+from infra.process.twofold_command import run_command
 
 LIMIT_S = 20.0
 _AT_ONCE = threading.BoundedSemaphore(2)
@@ -39,15 +37,11 @@ def ask(name: str, pairs: Sequence[str]) -> Story:
     if not _AT_ONCE.acquire(timeout=LIMIT_S):
         return Story(None, "Others ask at the moment.", "Try again, or run the command below.")
     try:
-        command = [str(ROOT / "twofold"), "why", name, *pairs, "--json"]
-        ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False)
-        document = json.loads(ran.stdout)
-    except subprocess.TimeoutExpired:
-        return Story(None, f"It takes longer than {LIMIT_S:.0f} s.", "Run the command below, which takes its time.")
-    except (OSError, ValueError):
-        return Story(None, "The command failed.", "Run it to see why.")
+        answer = run_command("why", name, *pairs, "--json", limit_s=LIMIT_S)
     finally:
         _AT_ONCE.release()
-    if "error" in document:
-        return Story(None, str(document["error"]), str(document.get("hint") or ""))
-    return Story(document)
+    if answer.code is None:
+        return Story(None, f"It takes longer than {LIMIT_S:.0f} s.", "Run the command below, which takes its time.")
+    if answer.document is None:
+        return Story(None, "The command failed.", "Run it to see why.")
+    return Story(None, answer.fault, answer.hint) if answer.fault else Story(answer.document)

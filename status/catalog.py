@@ -23,7 +23,7 @@ class Entry:
         declaration: what `show` prints of it; parameters that say nothing are left out.
         columns: `name`, `type`, and where they are known `description` and `made of`.
         lineage: column -> the full names, `domain.input.column`, of those that its value is made of.
-        untold: column -> why it may be made of others, too; all columns if the function cannot be read.
+        untraced: column -> why it may be made of others, too; all columns if the function cannot be read.
         influences: which rows count, and which row they go to -> the full names of the columns that decide it.
         strategy: how a stream maintains the table; empty for a topic.
         inputs, readers: full names of what it reads, and of the tables that read it.
@@ -45,7 +45,7 @@ class Entry:
     fresh_within_s: float = FRESHNESS_S
     outputs: Sequence[str] = ()
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    untold: Mapping[str, str] = field(default_factory=dict)
+    untraced: Mapping[str, str] = field(default_factory=dict)
     influences: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -87,7 +87,7 @@ def entry_of(declared: Topic | Table, registry: Registry, facts: Facts, readers:
         watermark_ms=declared.watermark_ms if declared.closes_at else None,
         fresh_within_s=fresh_within_s(declared),
         lineage=resolved(declared.lineage),
-        untold=_untold(declared, [column["name"] for column in common["columns"]]),
+        untraced=_untraced(declared, [column["name"] for column in common["columns"]]),
         influences=resolved(declared.influences),
         outputs=[f"{output.kind} {output.name_for(declared.name)}" for output in declared.outputs],
         **common,
@@ -147,11 +147,11 @@ def _whole_scopes(table: Table, registry: Registry, facts: Facts) -> list[str]:
     return whole_scopes(registry, table, columns_of)
 
 
-def _untold(table: Table, columns: Sequence[str]) -> dict[str, str]:
+def _untraced(table: Table, columns: Sequence[str]) -> dict[str, str]:
     """Returns the reasons of columns whose sources are not known, those that the plan does not name included."""
     if not table.result_columns:
-        return dict.fromkeys(columns, "what its function returns is not known before Spark runs") | {**table.untold}
-    return dict(table.untold)
+        return dict.fromkeys(columns, "what its function returns is not known before Spark runs") | {**table.untraced}
+    return dict(table.untraced)
 
 
 def _columns(declared: Topic | Table, registry: Registry, facts: Facts) -> list[dict[str, str]]:

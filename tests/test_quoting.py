@@ -21,6 +21,7 @@ NOT_SQL = {
     "dags/dag_docs.py": "Markdown",
     "infra/text/stored_query.py": "a part of a stored query, in a message",
     "page/charts.py": "attributes of SVG, which MarkupSafe escapes",
+    "page/life_chart.py": "attributes of SVG, which MarkupSafe escapes",
     "tables/algebra/plan_mistakes.py": "Python, in the hint of a refusal",
     "tables/algebra/reading/connect_plan.py": "the name of a relation, in a message",
     "tables/algebra/dependencies.py": "the name of a method, in a message",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
@@ -13,6 +11,7 @@ from typing import Any
 
 from cli.console import out, step
 from infra.errors import ProcessFailed
+from infra.process.twofold_command import run_command
 from infra.settings import ROOT, Settings
 from infra.sql.names import DATAFUSION
 from traffic.sources import MISSIONS, Mission
@@ -143,14 +142,7 @@ def _run(settings: Settings, *arguments: str, exit_code: int = 0) -> Any:
     Raises:
         ProcessFailed: it ended with another exit code.
     """
-    ran = subprocess.run(
-        [str(ROOT / "twofold"), *arguments],
-        env={**os.environ, **settings.environment()},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if ran.returncode != exit_code:
-        said = "\n".join((ran.stdout + ran.stderr).splitlines()[-12:])
-        raise ProcessFailed(f"./twofold {' '.join(arguments)} ended with {ran.returncode}:\n{said}")
-    return json.loads(ran.stdout) if "--json" in arguments else None
+    ran = run_command(*arguments, settings=settings)
+    if ran.code != exit_code:
+        raise ProcessFailed(f"./twofold {' '.join(arguments)} ended with {ran.code}:\n{ran.text}")
+    return ran.document

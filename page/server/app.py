@@ -271,8 +271,6 @@ def _charts(page: TablePage) -> dict[str, Any]:
     weeks, cost = list(page.cost.weeks), page.cost
     sizes = [Series(size, f"k{n}", [cost.weeks[week].get(size, 0) for week in weeks]) for n, size in enumerate(SIZES)]
     sizes = [one for one in sizes if any(one.values)]
-    by_stream = [c.rows_changed if c.changes and c.info.get("cause") == "stream" else 0 for c in page.commits]
-    by_batch = [c.rows_changed if c.changes and c.info.get("cause") != "stream" else 0 for c in page.commits]
     return {
         "cost_by_week": stacked_bars(
             "Corrected rows by week and size of error", "week of", [f"{week:%d %b}" for week in weeks], sizes
@@ -284,11 +282,5 @@ def _charts(page: TablePage) -> dict[str, Any]:
             Series("still wrong, at most", "line", [count for _, count in page.delays]),
             saved="saved, at least",
             say="say",
-        ),
-        "by_version": stacked_bars(
-            f"Rows changed by the newest {len(page.commits)} versions",
-            "version",
-            [str(commit.version) for commit in page.commits],
-            [Series("the stream", "s", by_stream), Series("batch work", "f", by_batch)],
         ),
     }

@@ -21,7 +21,7 @@ class ColumnPage:
     """The content of the page of a column.
 
     Attributes:
-        untold: why it may be made of other columns, too; empty if it is not.
+        untraced: why it may be made of other columns, too; empty if it is not.
         decided_by: which rows of its table count, and which row they go to -> the columns that decide it.
         decides: the same of other tables -> those for which it decides that.
         drawing: None if it is made of no column and none is made of it, or they are too many.
@@ -31,7 +31,7 @@ class ColumnPage:
     column: Mapping[str, str]
     sources: Sequence[Place]
     readers: Sequence[Place]
-    untold: str
+    untraced: str
     decided_by: Mapping[str, Sequence[Place]]
     decides: Mapping[str, Sequence[str]]
     drawing: Markup | None
@@ -50,8 +50,8 @@ def column_page(known: Known, links: Links, table: str, name: str) -> ColumnPage
         column=column,
         sources=lineage.sources(place),
         readers=lineage.readers(place),
-        untold=entry.untold.get(name, ""),
-        decided_by={what: [Place.of(one) for one in of] for what, of in entry.influences.items()},
+        untraced=entry.untraced.get(name, ""),
+        decided_by={what: [Place.parse(one) for one in of] for what, of in entry.influences.items()},
         decides=lineage.decides.get(place, {}),
         drawing=_drawing(known, links, place, around) if 1 < len(around) <= MOST_DRAWN else None,
     )

@@ -1,8 +1,8 @@
-"""Topics and tables over time, by the buckets of the store; where nobody looked there is a gap."""
+"""Topics and tables over time, by the buckets of the store; a time without a look is a gap."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -13,13 +13,12 @@ from infra.text.printable import shown_duration
 from page.charts import Series, classes, lines, stacked_bars
 from page.known import Known
 from status.catalog import Entry
-from status.parts.series import SPANS, Point, Span, merged
+from status.parts.series import CLASSES, SPANS, Point, Span, class_of, merged
 from status.store import Store
-from tables.refresh.events.lateness import BOUNDS_MS, bounds_of
 
 _HEAD, _LABELS = "from", {300: "%H:%M", 3_600: "%d %b %H:%M", 86_400: "%d %b"}
 _DRAINS_OVER_S = 3_600
-"""How fast a topic catches up is told by so much of the time before."""
+"""How fast a topic catches up is judged by so much of the time before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +30,6 @@ class OverTime:
     """
 
     span: Span
-    buckets: Sequence[tuple[datetime, Point | None]]
     drawings: Sequence[Markup]
 
 
@@ -68,7 +66,7 @@ def table_over_time(store: Store, known: Known, name: str, span: Span) -> OverTi
         drawings.append(lines(title, _HEAD, labels, [Series("percent", "fixed", shares)]))
     drawings += _line("Visible after, seconds, the greatest", labels, "seconds", _values(buckets, "freshness_s"))
     drawings += _line("Rows", labels, "rows", _carried(_values(buckets, "rows")))
-    return OverTime(span=span, buckets=buckets, drawings=drawings)
+    return OverTime(span=span, drawings=drawings)
 
 
 def topic_over_time(store: Store, known: Known, name: str, span: Span) -> OverTime:
@@ -76,14 +74,14 @@ def topic_over_time(store: Store, known: Known, name: str, span: Span) -> OverTi
     buckets = store.series(name, span, known.now.at)
     labels = _labels(span, buckets)
     rates = [
-        Series("produced", "line", _rates(buckets, lambda point: point.produced)),
-        Series("ingested", "fixed", _rates(buckets, lambda point: point.ingested)),
+        Series("produced", "line", _rates(buckets, "produced")),
+        Series("ingested", "fixed", _rates(buckets, "ingested")),
     ]
     drawings = []
     if any(value is not None for one in rates for value in one.values):
         drawings.append(lines("Records a second", _HEAD, labels, rates))
     drawings += _line("Records that waited, the most", labels, "records", _values(buckets, "lag"))
-    return OverTime(span=span, buckets=buckets, drawings=drawings)
+    return OverTime(span=span, drawings=drawings)
 
 
 def catch_up_s(store: Store, known: Known, name: str, lag: int | None) -> float | None:
@@ -107,7 +105,7 @@ def lateness(store: Store, known: Known, entry: Entry) -> Lateness:
     """Says how late the records of a topic were in the longest span, with the delays of the tables that read it."""
     points = [point for _, point in store.series(entry.name, SPANS[-1], known.now.at) if point]
     counts = {int(bound): records for bound, records in (merged(points).lateness or {}).items()}
-    shares = [(name, bounds_of(counts, percent)) for name, percent in (("p50", 50), ("p95", 95), ("latest", 100))]
+    shares = [(name, class_of(counts, percent)) for name, percent in (("p50", 50), ("p95", 95), ("latest", 100))]
     delays: dict[int, list[str]] = {}
     for reader in entry.readers:
         if reader in known.catalog and (delay_ms := known.catalog[reader].watermark_ms) is not None:
@@ -118,7 +116,7 @@ def lateness(store: Store, known: Known, entry: Entry) -> Lateness:
     ]
     drawing = None
     if counts:
-        named = [(_class(bound), counts.get(bound, 0)) for bound in BOUNDS_MS]
+        named = [(_class(bound), counts.get(bound, 0)) for bound, _ in CLASSES]
         drawing = classes(
             "Records by how late they were, and the delays of the tables' watermarks", "late by", named, rules
         )
@@ -155,29 +153,25 @@ def _share(stream: float | None, batch: float | None) -> float | None:
     return 100 * (batch or 0) / whole if whole else None
 
 
-def _rates(
-    buckets: Sequence[tuple[datetime, Point | None]], offset: Callable[[Point], int | None]
-) -> list[float | None]:
+def _rates(buckets: Sequence[tuple[datetime, Point | None]], name: str) -> list[float | None]:
     """Returns the growth of an offset a second since the bucket before, where both are known."""
-    rates: list[float | None] = [None]
-    for (_, before), (_, point) in pairwise(buckets):
-        known = before and point and before.at_ms and point.at_ms and point.at_ms > before.at_ms
-        if not known or before is None or point is None:
-            rates.append(None)
-            continue
-        first, last = offset(before), offset(point)
-        waited_s = ((point.at_ms or 0) - (before.at_ms or 0)) / 1_000
-        rates.append(None if first is None or last is None else max(0.0, (last - first) / waited_s))
-    return rates
+    return [None, *(_rate(before, point, name) for (_, before), (_, point) in pairwise(buckets))]
+
+
+def _rate(before: Point | None, point: Point | None, name: str) -> float | None:
+    first, last = (getattr(one, name) if one else None for one in (before, point))
+    waited_ms = (point.at_ms or 0) - (before.at_ms or 0) if before and point else 0
+    if first is None or last is None or waited_ms <= 0:
+        return None
+    return float(max(0.0, (last - first) / waited_ms * 1_000))
 
 
 def _place(delay_ms: int) -> float:
     """Returns the place of a delay among the classes of lateness."""
-    edges = [*BOUNDS_MS, 2 * BOUNDS_MS[-1]]
-    for n, (lower, upper) in enumerate(pairwise(edges)):
-        if delay_ms < upper:
+    for n, (lower, upper) in enumerate(CLASSES):
+        if upper is not None and delay_ms < upper:
             return n + (delay_ms - lower) / (upper - lower)
-    return float(len(BOUNDS_MS))
+    return len(CLASSES) - 0.5
 
 
 def _class(bound_ms: int) -> str:

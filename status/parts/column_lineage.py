@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 
 class Declared(Protocol):
-    """What is declared of a topic or table, as far as it is about columns; see `status.catalog.Entry`."""
+    """A declared topic or table with its columns, such as `status.catalog.Entry`."""
 
     @property
     def columns(self) -> Sequence[Mapping[str, str]]: ...
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     column: str
 
     @classmethod
-    def of(cls, name: str) -> Place:
+    def parse(cls, name: str) -> Place:
         """Reads `domain.table.column`; a column's name may have dots in it."""
         domain, _, rest = name.partition(".")
         table, _, column = rest.partition(".")
@@ -44,12 +44,12 @@ class ColumnLineage:
         self.decides = defaultdict[Place, dict[str, list[str]]](dict)
         for table, entry in catalog.items():
             for column, names in entry.lineage.items():
-                self._sources[Place(table, column)] = sources = [Place.of(name) for name in names]
+                self._sources[Place(table, column)] = sources = [Place.parse(name) for name in names]
                 for source in sources:
                     self._readers[source].append(Place(table, column))
             for what, names in entry.influences.items():
                 for name in names:
-                    self.decides[Place.of(name)].setdefault(what, []).append(table)
+                    self.decides[Place.parse(name)].setdefault(what, []).append(table)
 
     def sources(self, place: Place) -> list[Place]:
         """Returns the columns that its value is made of directly; none for a topic's."""
@@ -66,7 +66,8 @@ class ColumnLineage:
 
 
 def _beyond(place: Place, step: Callable[[Place], Sequence[Place]]) -> list[Place]:
-    found, ahead = {place: None}, [place]
+    found: dict[Place, object] = {place: None}
+    ahead = [place]
     while ahead:
         new = [one for one in step(ahead.pop()) if one not in found]
         found |= dict.fromkeys(new)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from infra.delta.lake import LoggedCommit
 from tables.refresh.events.ingested_offsets import APPENDED_MS, INGEST
-from tables.refresh.events.lateness import LATENESS
+from tables.refresh.events.lateness import BOUNDS_MS, LATENESS
 
 
 class Span(NamedTuple):
@@ -22,13 +22,15 @@ class Span(NamedTuple):
 
 
 SPANS = (Span("6 hours", 300, 72), Span("3 days", 3_600, 72), Span("5 weeks", 86_400, 35))
+CLASSES = tuple(zip(BOUNDS_MS, (*BOUNDS_MS[1:], None), strict=True))
+"""The classes of lateness `[lower, upper)`, milliseconds; the last one has no upper bound."""
 _LATEST_FOLDED = 500
 """Commits since the last look that are read at most; what came before is a gap."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """What is known of a topic or a table in a bucket of time, or at a moment; None is for what is not known.
+    """Facts of a topic or a table in a bucket of time, or at a moment; None: not known.
 
     Attributes:
         written: rows of a table that its stream changed; `corrected`: that batch work did.
@@ -83,7 +85,7 @@ _JOINS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """What is new of one topic or table.
+    """News of one topic or table.
 
     Attributes:
         after: version of its Delta table that the commits follow; None: none was known.
@@ -122,3 +124,18 @@ def merged(points: Iterable[Point]) -> Point:
     for point in points:
         whole = whole.then(point)
     return whole
+
+
+def class_of(counts: Mapping[int, int], percent: int) -> tuple[int, int | None] | None:
+    """Returns the least class of lateness that so many of the records are in or below; None without records.
+
+    Args:
+        counts: lower bound -> records.
+        percent: of the records, from 1; 100 is for the latest one.
+    """
+    wanted, so_far = percent * sum(counts.values()), 0
+    for lower, upper in CLASSES:
+        so_far += 100 * counts.get(lower, 0)
+        if so_far >= wanted > 0:
+            return lower, upper
+    return None

@@ -152,7 +152,7 @@ def lineage(root: Relation) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def untold(root: Relation) -> dict[str, str]:
+def untraced(root: Relation) -> dict[str, str]:
     """Maps each column whose value is not known to be of those columns alone that `lineage` has to the reason."""
     parts_of = through_unions(root)
     found = {}

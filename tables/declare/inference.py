@@ -28,7 +28,7 @@ from tables.algebra.dependencies import (
     scope_values,
     several,
     unknown_in,
-    untold,
+    untraced,
 )
 from tables.algebra.expression_sql import sql_of
 from tables.algebra.keys import determined, is_time_window, keys, missing_of_key
@@ -83,7 +83,7 @@ class Inference:
         columns: those of the result, in order; None: not all are known.
         kinds: column of the result -> its type, with a `?` if it can be null, where that is known.
         lineage: column of the result -> the columns of inputs that its value is made of, `input.column`.
-        untold: column of the result -> why it may be made of others, too.
+        untraced: column of the result -> why it may be made of others, too.
         influences: what is decided -> the columns of inputs, `input.column`, that decide it for all rows.
         copied: column of the result -> the input, and its column whose values the column has.
         several: how a row can depend on several rows of an input; empty: it does not.
@@ -99,7 +99,7 @@ class Inference:
     columns: Sequence[str] | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    untold: Mapping[str, str] = field(default_factory=dict)
+    untraced: Mapping[str, str] = field(default_factory=dict)
     influences: Mapping[str, Sequence[str]] = field(default_factory=dict)
     copied: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     several: str = ""
@@ -270,7 +270,7 @@ class _Inferring:
             columns=None if root.is_open else root.names,
             kinds={c.name: kind for c in root.columns if c.name and (kind := kind_of(c.value))},
             lineage=_named(lineage(root)),
-            untold=untold(root),
+            untraced=untraced(root),
             influences=_named(influences(root)),
             copied=copied(root),
             several=several(root),

@@ -14,7 +14,7 @@ from quality.rules import Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
-_INFERRED = {"several", "inferred", "redundant", "kinds", "lineage", "untold", "influences", "result_columns"}
+_INFERRED = {"several", "inferred", "redundant", "kinds", "lineage", "untraced", "influences", "result_columns"}
 BOUND = frozenset({"domain", "name", "description", *_INFERRED})
 """Fields that no declaration gives: its folder, its name, the first line of the file's docstring, what is inferred."""
 

@@ -382,7 +382,7 @@ def _table(file: DeclarationFile, seen: Mapping[str, Sequence[str] | None], infe
     parameters = complete(draft, inference, seen)
     inferred = tuple(name for name, value in parameters.items() if name not in draft.given and value is not None)
     follows: dict[str, Any] = {
-        **{name: getattr(inference, name) for name in ("several", "kinds", "lineage", "untold", "influences")},
+        **{name: getattr(inference, name) for name in ("several", "kinds", "lineage", "untraced", "influences")},
         "inferred": inferred,
         "redundant": redundant(draft, inference, seen),
         "result_columns": inference.columns or (),

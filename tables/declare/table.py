@@ -155,7 +155,7 @@ class Table(Parameters):
         redundant: those that it gives, though the function says the same.
         kinds: column -> its type, with a `?` if it can be null, where that follows from the topics.
         lineage: column -> the columns of inputs that its value is made of, `input.column`, as far as that is known.
-        untold: column -> why it may be made of others, too.
+        untraced: column -> why it may be made of others, too.
         influences: which rows count, and which row they go to -> the columns of inputs that decide it.
         result_columns: the columns of its rows, in order, if they are known without Spark.
     """
@@ -169,7 +169,7 @@ class Table(Parameters):
     redundant: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    untold: Mapping[str, str] = field(default_factory=dict)
+    untraced: Mapping[str, str] = field(default_factory=dict)
     influences: Mapping[str, Sequence[str]] = field(default_factory=dict)
     result_columns: Sequence[str] = ()
 

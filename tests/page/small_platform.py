@@ -74,7 +74,7 @@ CATALOG: Mapping[str, Entry] = {
     READINGS: entry(READINGS, (), (HOURS, BROKEN)),
     HOURS: entry(HOURS, (READINGS,), (DAYS,)),
     DAYS: entry(DAYS, (HOURS,)),
-    BROKEN: entry(BROKEN, (READINGS,), untold={"sensor": "`mapInPandas`"}),
+    BROKEN: entry(BROKEN, (READINGS,), untraced={"sensor": "`mapInPandas`"}),
 }
 
 

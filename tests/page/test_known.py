@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from infra.process.twofold_command import Answer
 from infra.settings import Settings
 from infra.text.printable import plain
 from page.known import Knowledge
@@ -20,7 +20,12 @@ from tests.page.small_platform import CATALOG, saved, snapshot
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands that were run, instead of running them."""
     ran: list[list[str]] = []
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
+
+    def run(*words: str, **_: Any) -> Answer:
+        ran.append(list(words))
+        return Answer(0)
+
+    monkeypatch.setattr("page.known.run_command", run)
     return ran
 
 
@@ -49,7 +54,7 @@ def test_what_is_old_is_looked_at_again_by_one_command(
     settings: Settings, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert looked(Knowledge(settings)) is None
-    assert [command[-2:] for command in commands] == [["status", "--json"]]
+    assert commands == [["status", "--json"]]
     saved(settings)
     latest = store.Store(settings).latest("snapshot")
     assert latest is not None

@@ -17,7 +17,7 @@ READINGS, HOURS, DAYS = "plant.readings", "plant.hours", "plant.days"
 VALUE, TOTAL, SUM = Place(READINGS, "value"), Place(HOURS, "total"), Place(DAYS, "total")
 
 
-def test_a_column_is_followed_to_its_sources_and_its_readers_through_all_tables(lake: Lake, tmp_path: Path) -> None:
+def test_a_column_is_followed_up_and_down_through_all_tables(lake: Lake, tmp_path: Path) -> None:
     lineage = ColumnLineage(catalog_of(plant(tmp_path, days=DAYS_FILE), Facts(lake)))
     assert (lineage.sources(SUM), lineage.sources(TOTAL), lineage.sources(VALUE)) == ([TOTAL], [VALUE], [])
     assert lineage.readers(TOTAL) == [SUM]
@@ -44,8 +44,8 @@ def test_no_column_is_known_of_a_function_that_cannot_be_read(lake: Lake, tmp_pa
     lake.ensure(DAYS, pa.schema([("sensor", pa.string()), ("total", pa.float64())]), statistics=[])
     entry = catalog_of(registry, Facts(lake))[DAYS]
     assert entry.lineage == {}
-    assert set(entry.untold) == {"sensor", "total"}
+    assert set(entry.untraced) == {"sensor", "total"}
 
 
 def test_a_name_with_dots_is_of_a_column() -> None:
-    assert Place.of("plant.hours.a.b") == Place("plant.hours", "a.b")
+    assert Place.parse("plant.hours.a.b") == Place("plant.hours", "a.b")

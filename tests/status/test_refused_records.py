@@ -44,7 +44,7 @@ def refused(reason: str, records: int, offset: int, text: str = "") -> Refused:
     return Refused(reason=reason, records=records, partition=1, offset=offset, text=text or reason)
 
 
-def test_a_record_counts_for_each_rule_and_once_for_all_that_the_decoder_says(lake: Lake, topic: Topic) -> None:
+def test_a_record_counts_for_each_rule_and_once_for_the_decoder(lake: Lake, topic: Topic) -> None:
     refuse(lake, 1, [RULE], [RULE, OTHER], [GARBLED], [TYPE, GARBLED, RULE])
     assert Facts(lake).refused(topic) == [
         refused(RULE, 3, 13),

@@ -1,4 +1,4 @@
-"""Numbers over time: of each commit once, of each look the newest, and nothing where nobody looked."""
+"""Numbers over time count each commit once, and are those of the newest look; a time without a look is a gap."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from infra.delta.lake import Lake
 from infra.settings import Settings
 from status.fold import Facts
 from status.parts import series
-from status.parts.series import SPANS, Growth, Point, Span, merged
+from status.parts.series import SPANS, Growth, Point, Span, class_of, merged
 from status.store import Head, Store
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
-from tables.refresh.events.lateness import BOUNDS_MS, bounds_of, lateness_counts
+from tables.refresh.events.lateness import BOUNDS_MS, lateness_counts
 from tables.refresh.events.record_decoder import events_schema
 from tests.plant import plant
 
@@ -87,7 +87,7 @@ def test_what_two_processes_look_at_together_is_counted_once(settings: Settings,
     assert total(store).written == 7
 
 
-def test_a_look_at_nothing_new_keeps_the_newest_sample_and_the_greatest_lag(settings: Settings) -> None:
+def test_looks_keep_the_newest_sample_and_the_greatest_lag(settings: Settings) -> None:
     store = Store(settings)
     for lag, ingested in ((3, 10), (9, 20), (0, 40)):
         sample = Point(lag=lag, ingested=ingested)
@@ -95,7 +95,7 @@ def test_a_look_at_nothing_new_keeps_the_newest_sample_and_the_greatest_lag(sett
     assert (total(store).lag, total(store).ingested) == (9, 40)
 
 
-def test_a_bucket_in_which_nobody_looked_is_a_gap_and_old_ones_are_forgotten(settings: Settings) -> None:
+def test_a_bucket_without_a_look_is_a_gap_and_old_ones_are_forgotten(settings: Settings) -> None:
     store, now = Store(settings), datetime.now(UTC)
     ago = {name: int((now - timedelta(hours=hours)).timestamp() * 1_000) for name, hours in (("a", 2), ("b", 30))}
     commits = [(ago["b"], Point(written=1)), (ago["a"], Point(written=2))]
@@ -125,9 +125,7 @@ def come(lake: Lake, topic: Any, number: int, late: list[int | None], **info: An
     Writer(lake, READINGS).append(rows, CommitTag(app="ingest", version=number, info=info))
 
 
-def test_lateness_is_what_commits_say_and_of_new_ones_that_do_not_what_their_rows_say(
-    lake: Lake, tmp_path: Any
-) -> None:
+def test_lateness_is_that_of_commits_or_of_the_rows_of_new_ones(lake: Lake, tmp_path: Any) -> None:
     topic = plant(tmp_path / "declared").topics[READINGS]
     lake.ensure(READINGS, events_schema(topic), statistics=[LATE_BY_MS])
     come(lake, topic, 1, [5_000], cause="ingest")
@@ -146,10 +144,10 @@ def test_a_share_of_records_is_within_the_least_bounds_that_hold_so_many() -> No
     assert sum(counts.values()) == 500
     for percent in (1, 50, 95, 99, 100):
         value = sorted(late)[-(-500 * percent // 100) - 1]
-        found = bounds_of(counts, percent)
+        found = class_of(counts, percent)
         assert found is not None
         lower, upper = found
         assert lower <= value < (upper or value + 1)
-    assert bounds_of({}, 50) is None
-    assert bounds_of({BOUNDS_MS[-1]: 1}, 100) == (BOUNDS_MS[-1], None)
+    assert class_of({}, 50) is None
+    assert class_of({BOUNDS_MS[-1]: 1}, 100) == (BOUNDS_MS[-1], None)
     assert lateness_counts(pa.chunked_array([[None, -5, 0, 999]], pa.int64())) == {0: 3}

@@ -70,7 +70,7 @@ def test_a_history_is_read_from_what_the_command_prints() -> None:
     assert lives_of(history) == lives_of(HISTORY)
 
 
-def test_the_watermark_goes_from_the_first_commit_of_the_stream_to_the_one_that_closed_the_row() -> None:
+def test_the_watermark_goes_on_until_the_row_is_closed() -> None:
     assert marks_of(HISTORY) == Marks([(at(0), at(-90)), (at(30), at(2))], at(0), at(30))
     open_row = RowHistory(**{**vars(HISTORY), "closed": None})
     assert marks_of(open_row) == Marks([(at(0), at(-90))], at(0), None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,21 +22,3 @@ def lateness_counts(late_by_ms: pa.ChunkedArray) -> dict[int, int]:
     classes = np.searchsorted(np.array(BOUNDS_MS), np.maximum(values, 0), side="right") - 1
     counts = np.bincount(classes, minlength=len(BOUNDS_MS)).tolist()
     return {bound: n for bound, n in zip(BOUNDS_MS, counts, strict=True) if n}
-
-
-def bounds_of(counts: Mapping[int, int], percent: int) -> tuple[int, int | None] | None:
-    """Returns the least class `[lower, upper)` that so many of the records are in or below; None without records.
-
-    Args:
-        percent: of the records, from 1; 100 is for the latest one.
-
-    Returns:
-        Bounds in milliseconds; an upper one of None is for no limit.
-    """
-    wanted = percent * sum(counts.values())
-    so_far = 0
-    for lower, upper in zip(BOUNDS_MS, (*BOUNDS_MS[1:], None), strict=True):
-        so_far += 100 * counts.get(lower, 0)
-        if so_far >= wanted > 0:
-            return lower, upper
-    return None

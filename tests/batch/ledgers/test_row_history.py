@@ -54,7 +54,7 @@ def closing_history(lake: Lake, *watermarks_h: float | None, by: str = "stream",
     return read_history(lake, a_table(), {"sensor": "a", "hour": ten})
 
 
-def test_a_row_is_closed_by_the_first_commit_whose_watermark_had_reached_its_end(lake: Lake) -> None:
+def test_the_first_watermark_at_the_end_of_a_row_closes_it(lake: Lake) -> None:
     history = closing_history(lake, None, 10.9, 11.0, 11.5)
     assert [version.watermark for version in history.versions] == [datetime(2013, 1, 1, 10, 30, tzinfo=UTC)]
     assert history.closes_at == CLOSING

@@ -390,7 +390,7 @@ def test_what_changed_over_time_is_what_the_store_has(settings: Settings) -> Non
     assert "No commit of five weeks says" not in text
 
 
-def test_a_column_shows_what_it_is_made_of_what_is_made_of_it_and_what_is_unknown(settings: Settings) -> None:
+def test_a_column_shows_its_sources_its_readers_and_what_is_unknown(settings: Settings) -> None:
     saved(settings)
     middle = page(settings, f"/columns/{HOURS}/sensor")
     linked = [one for one in middle.addresses if one.startswith("/columns/")]

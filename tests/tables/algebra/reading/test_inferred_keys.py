@@ -73,7 +73,7 @@ def test_a_pivot_depends_on_the_rows_of_its_groups() -> None:
     assert found.lineage["1"] == ["a.n"]
 
 
-def test_conditions_and_groups_decide_about_rows_and_are_no_sources_of_values() -> None:
+def test_conditions_and_groups_decide_about_rows_not_values() -> None:
     def sold(a: Any, b: Any) -> Any:
         of_kind = a.where("kind = 'p'").orderBy("code").join(b, a.shop == b.shop).where("held > n")
         return of_kind.groupBy(a.shop, F.window(a.day.cast("timestamp"), "1 day")).agg(F.sum("n").alias("sold"))
@@ -88,17 +88,17 @@ def test_conditions_and_groups_decide_about_rows_and_are_no_sources_of_values() 
 
 
 @pytest.mark.parametrize(
-    ("function", "untold"),
+    ("function", "untraced"),
     [
         (lambda a: a.select("shop", F.lit(1).alias("one"), F.count("*").over(Window.partitionBy("n")).alias("c")), []),
         (lambda a: a.rollup("shop").agg(F.sum("n").alias("n")), ["shop"]),
         (lambda a: a.select("shop", "n").unionByName(a.rollup("shop").agg(F.sum("n").alias("n"))), ["shop"]),
     ],
 )
-def test_a_column_of_what_is_not_understood_says_so(function: Any, untold: list[str]) -> None:
+def test_a_column_of_what_is_not_understood_says_so(function: Any, untraced: list[str]) -> None:
     found = inferred(function)
-    assert sorted(found.untold) == untold
-    assert all(found.untold.values())
+    assert sorted(found.untraced) == untraced
+    assert all(found.untraced.values())
 
 
 @pytest.mark.parametrize(
