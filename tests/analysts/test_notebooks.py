@@ -23,6 +23,7 @@ from infra.errors import BadArgument
 from infra.settings import ROOT, Settings
 from tables.declare.registry import Registry, load
 from tests.batch.late_departure import TEN, late_departure_world
+from tests.servers import wait_until
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def test_the_command_answers_those_alone_who_have_the_token(tmp_path: Path) -> N
         assert server.stdout
         said = (re.search(r"http://localhost:(\d+)/?\?access_token=(\S+)", line) for line in server.stdout)
         port, token = next(filter(None, said)).groups()
+        wait_until(lambda: listening(server.pid), timeout_s=60)  # it says its address before it listens there
         assert listening(server.pid) == {("127.0.0.1", int(port))}
         address = f"http://127.0.0.1:{port}"
         assert status(f"{address}/?access_token={token}") == 200
