@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from batch.people.person_rows import recording
+from batch.people.person_rows import recording, rows_of_key
 from infra.delta.lake import Lake
-from infra.duckdb_session import query
 from infra.errors import BadArgument, nearest
-from infra.keys.ciphertext import START, name_of, unseal
+from infra.keys.ciphertext import START, unseal
 from infra.keys.key_store import KeyStore, Person
 from infra.sql.names import DUCKDB
 from tables.declare.personal import owners_of
@@ -38,12 +37,11 @@ def export(lake: Lake, registry: Registry, store: KeyStore, person: Person) -> M
     """Returns the rows of events and tables that name the person or hold values encrypted by the person's key.
 
     Values of the person are decrypted, also those of two persons; values of others stay encrypted. Rows are those of
-    the newest version of each table; quarantine, whose bytes name no person, is left out.
+    the newest version of each table; quarantine, whose bytes name no person, is left out. Once one of two persons is
+    forgotten, only the id says whom else their value is of: a table without it gives no such row.
     """
     state = store.state_of(person)
-    holds = (
-        f"contains(CAST(rows AS VARCHAR), {DUCKDB.literal(START + name_of(state.key_id) + ':')})" if state else "false"
-    )
+    key_id = state and state.key_id
     found: dict[str, Rows] = {}
     for name in (*registry.topics, *registry.tables):
         if not lake.exists(name):
@@ -51,9 +49,10 @@ def export(lake: Lake, registry: Registry, store: KeyStore, person: Person) -> M
         owners = owners_of(registry.topics[name]) if name in registry.topics else ()
         columns = dict.fromkeys(owner.column for owner in owners if owner.kind == person.kind)
         named = [f"CAST({DUCKDB.name(column)} AS VARCHAR) = {DUCKDB.literal(person.id)}" for column in columns]
-        rows = query(f"FROM rows WHERE {' OR '.join([holds, *named])}", rows=lake.open(name).scan()).to_pylist()
+        scanned = lake.open(name).scan()
+        rows = rows_of_key(scanned, store, key_id, named=" OR ".join(named) or "false").found.to_pylist()
         if rows:
-            found[name] = [_opened(row, store, state and state.key_id) for row in rows]
+            found[name] = [_opened(row, store, key_id) for row in rows]
     return found
 
 

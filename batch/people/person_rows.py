@@ -14,7 +14,7 @@ from infra.sql.names import DUCKDB
 
 _NESTED = r"enc:1:[A-Za-z0-9_-]{22}:[A-Za-z0-9_-]{128,}"
 """A text that can hold another one."""
-_TEXTS = "_encrypted_texts"
+_TEXTS, _NAMED = "_encrypted_texts", "_is_named"
 
 
 class PersonRows(NamedTuple):
@@ -29,26 +29,35 @@ class PersonRows(NamedTuple):
     readable: int
 
 
-def rows_of_key(rows: object, store: KeyStore, key_id: bytes, columns: Sequence[str] = ()) -> PersonRows:
+def rows_of_key(
+    rows: object, store: KeyStore, key_id: bytes | None, columns: Sequence[str] = (), named: str = "false"
+) -> PersonRows:
     """Returns the rows with values that a key has encrypted, alone or with those of other persons.
 
     A value of several persons is found as long as the keys that come before this one in it are there.
 
     Args:
         rows: a table or a reader, as `query` takes them.
+        key_id: None: the person has no key.
         columns: looked at, at any depth; none: all.
+        named: rows for which this SQL of DuckDB is true are returned, too.
     """
     looked_at = f"{{{', '.join(f'{DUCKDB.literal(c)}: {DUCKDB.name(c)}' for c in columns)}}}" if columns else "rows"
-    text, own = f"CAST({looked_at} AS VARCHAR)", DUCKDB.literal(f"{START}{name_of(key_id)}:")
+    text = f"CAST({looked_at} AS VARCHAR)"
     texts = f"regexp_extract_all({text}, {DUCKDB.literal(PATTERN)})"
-    held = f"contains({text}, {own}) OR regexp_matches({text}, {DUCKDB.literal(_NESTED)})"
-    chosen = query(f"SELECT *, {texts} AS {_TEXTS} FROM rows WHERE {held}", rows=rows)
+    held = "false"
+    if key_id is not None:
+        own = DUCKDB.literal(f"{START}{name_of(key_id)}:")
+        held = f"contains({text}, {own}) OR regexp_matches({text}, {DUCKDB.literal(_NESTED)})"
+    added = f"{texts} AS {_TEXTS}, coalesce({named}, false) AS {_NAMED}"
+    chosen = query(f"SELECT *, {added} FROM rows WHERE {held} OR {_NAMED}", rows=rows)
     states = [_state(texts, store, key_id) for texts in chosen[_TEXTS].to_pylist()]
-    found = chosen.drop_columns([_TEXTS]).filter(pa.array([state is not None for state in states], pa.bool_()))
+    is_found = [n or state is not None for n, state in zip(chosen[_NAMED].to_pylist(), states, strict=True)]
+    found = chosen.drop_columns([_TEXTS, _NAMED]).filter(pa.array(is_found, pa.bool_()))
     return PersonRows(found, sum(state is True for state in states))
 
 
-def _state(texts: Sequence[str], store: KeyStore, key_id: bytes) -> bool | None:
+def _state(texts: Sequence[str], store: KeyStore, key_id: bytes | None) -> bool | None:
     """Returns whether one of the texts that a key encrypted can be read; None if it encrypted none."""
     state: bool | None = None
     for text in texts:
