@@ -225,26 +225,27 @@ class Project(OfOne):
     @property
     def windows(self) -> list[Windowed]:
         """The window functions that it computes itself."""
-        return [part for part in self._own() if isinstance(part, Windowed)]
+        return [part for part in self._own if isinstance(part, Windowed)]
 
     @property
     def is_multiplied(self) -> bool:
         """Whether it makes several rows of one: by a generator, or by windows that overlap."""
-        return self._has_overlaps or any(isinstance(part, Generated) for part in self._own())
+        return self._has_overlaps or any(isinstance(part, Generated) for part in self._own)
 
     @property
     def places(self) -> list[Expr]:
         """The column that numbers the rows that it makes of one, if there is one: the first of `posexplode`."""
-        made = [one for one in self._own() if isinstance(one, Generated) and one.function.startswith("posexplode")]
+        made = [one for one in self._own if isinstance(one, Generated) and one.function.startswith("posexplode")]
         numbered = [one for one in self.computed if isinstance(one, Generated) and one.arguments == tuple(made[:1])]
         return [] if self._has_overlaps else list(numbered[:1])
 
     @property
     def _has_overlaps(self) -> bool:
-        return any(isinstance(one, Call) and one.function == "window" and len(one.arguments) > 2 for one in self._own())
+        return any(isinstance(one, Call) and one.function == "window" and len(one.arguments) > 2 for one in self._own)
 
+    @cached_property
     def _own(self) -> list[Expr]:
-        """Returns the expressions that it computes and its input does not have."""
+        """The expressions that it computes and its input does not have; found once, since much asks for them."""
         inner = {part for column in self.input.columns for part in parts(column.value)}
         return [part for one in self.computed for part in parts(one) if part not in inner]
 
