@@ -96,7 +96,7 @@ def _functions() -> Iterator[str]:
     from tables.declare import spark_names
     from tables.declare.functions import bloom_filters, event_patterns, stored_searches
     from tables.declare.outputs import postgres_output, search_output, topic_output, webhook_output
-    from tables.declare.personal import domain_of, person, personal, start_of, year_group
+    from tables.declare.personal import domain_of, person, personal, start_of, token_of, year_group
 
     called = (spark_names, event_patterns, bloom_filters, stored_searches)
     for module in (*called, postgres_output, search_output, topic_output, webhook_output):
@@ -104,7 +104,7 @@ def _functions() -> Iterator[str]:
         for function in functions:
             if not function.__name__.startswith("_"):
                 yield _function(function)
-    yield from map(_function, (personal, person, domain_of, start_of, year_group))
+    yield from map(_function, (personal, person, domain_of, start_of, year_group, token_of))
 
 
 def _default(parameter: Field[object], *, inferred: bool) -> str:

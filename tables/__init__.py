@@ -13,7 +13,7 @@ from tables.declare.outputs.postgres_output import to_postgres
 from tables.declare.outputs.search_output import to_search
 from tables.declare.outputs.topic_output import to_topic
 from tables.declare.outputs.webhook_output import to_webhook
-from tables.declare.personal import domain_of, person, personal, start_of, year_group
+from tables.declare.personal import domain_of, person, personal, start_of, token_of, year_group
 from tables.declare.record_fields import field, header, key
 from tables.declare.sources.captured_topic import changes_of, outbox_of
 from tables.declare.sources.webhook_topic import from_webhook
@@ -68,6 +68,7 @@ __all__ = [
     "to_search",
     "to_topic",
     "to_webhook",
+    "token_of",
     "unique",
     "year_group",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
@@ -33,6 +35,10 @@ class Key:
         """Encrypts content of a kind."""
         padded = kind + content + b"\x80"
         return self._start + _encoded(self._cipher.encrypt(padded + bytes(-len(padded) % _BLOCK), None))
+
+    def token(self, text: str) -> str:
+        """Returns a hash of a text that only who has this key can make: 22 characters."""
+        return _encoded(hmac.digest(self._secret, text.encode(), hashlib.sha256)[:_BLOCK])
 
     def decrypt(self, encrypted: str) -> tuple[bytes, bytes] | None:
         """Returns kind and content; None if it was not encrypted by this key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -103,6 +104,10 @@ class Computed(str):
         return self._text
 
 
+class Token(Computed):
+    """Such a column with a keyed hash of the personal value: `compute` gives what is hashed."""
+
+
 def person(kind: str, *, of: str) -> Owner:
     """Names a person whose kind is not the name of the column that holds the id.
 
@@ -161,6 +166,19 @@ def year_group(column: str, bounds: Sequence[int]) -> Computed:
     if not bounds or any(first >= second for first, second in pairwise(bounds)):
         raise BadDeclaration(f"year_group({column!r}, {list(bounds)}): expected years in order.")
     return Computed(column, partial(_years, tuple(bounds)), f"year_group({column!r}, {list(bounds)})")
+
+
+def token_of(column: str) -> Computed:
+    """Declares a column with a token of a personal column, by which tables join and count over persons; else null.
+
+    Equal values have equal tokens in all topics of a domain, also those of several persons. It is a keyed hash: 22
+    characters, made by a key of the domain, in the store of persons' keys, that does not end. It stays when the person
+    is forgotten, and who can read that key can test a guess of the value against it.
+
+    Args:
+        column: the personal column, of any JSON value.
+    """
+    return Token(column, _as_json, f"token_of({column!r})")
 
 
 def personal_columns(topic: Topic) -> Mapping[str, Personal]:
@@ -260,6 +278,10 @@ def _mistakes_of_owner(topic: Topic, column: str, owner: Owner) -> list[str]:
     if topic.types[owner.column].name not in ("string", "int", "long"):
         return [f"{what}: {owner.column} is declared {given!r}; expected an id, a string or a whole number."]
     return []
+
+
+def _as_json(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, sort_keys=True)
 
 
 def _domain(value: Any) -> str | None:

@@ -23,7 +23,7 @@ def declarations() -> list[str]:
 
 
 def test_what_the_page_computes_is_in_the_clear_and_nothing_else(tmp_path: Path) -> None:
-    files = {"bank/mail_logins.py": declarations()[1], "bank/customers.py": declarations()[2]}
+    files = {"bank/mail_logins.py": declarations()[1], "bank/customers.py": declarations()[3]}
     topics = load(written(tmp_path / "tables", files)).require_sound().topics
     settings = Settings(home=tmp_path)
     make_keys(settings)
@@ -38,6 +38,17 @@ def test_what_the_page_computes_is_in_the_clear_and_nothing_else(tmp_path: Path)
     assert all(is_sealed(found[name].encode()) for name in ("mail", "born", "postcode"))
     assert row["mail_domain"] == "b.org"
     assert all(is_sealed(row[name].encode()) for name in ("mail", "born", "postcode"))
+
+
+def test_the_token_of_the_page_joins_payments_of_two_customers_by_one_card(tmp_path: Path) -> None:
+    [topic] = load(written(tmp_path / "tables", {"bank/card_payments.py": declarations()[2]})).topics.values()
+    settings = Settings(home=tmp_path)
+    make_keys(settings)
+    with closing(KeyStore(settings)) as store:
+        payments = [{"customer": customer, "card": "4111-1111"} for customer in ("4711", "4712")]
+        one, other = (json.loads(RecordSealer(topic, store).seal(json.dumps(p).encode()) or b"") for p in payments)
+    assert one["card_token"] == other["card_token"] != "4111-1111"
+    assert one["card"] != other["card"]
 
 
 def test_the_topic_of_the_page_forgets_one_customer_and_keeps_the_other(tmp_path: Path) -> None:

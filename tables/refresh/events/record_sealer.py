@@ -20,13 +20,15 @@ from infra.encodings.json.json_fields import repeated_key
 from infra.keys.ciphertext import RECORD, Key, is_sealed, seal
 from infra.keys.key_store import KeyStore, Person
 from infra.rows.rows import are_here
-from tables.declare.personal import Owner, computed_columns, owners_of, path_of, personal_columns
+from tables.declare.personal import Owner, Token, computed_columns, owners_of, path_of, personal_columns
 from tables.declare.topic import Topic
 
 if TYPE_CHECKING:
     from infra.rows.rows import Rows
     from infra.settings import Settings
 
+TOKEN = "_token"
+"""The kind of the keys of tokens, one a domain, which do not end."""
 DAY = "_day"
 """The kind of the keys of what cannot be encrypted by a person's: one a topic and day."""
 KEPT = timedelta(days=30)
@@ -111,13 +113,22 @@ class PersonalRecord:
             if id is not None and not (self._holds_rows and id == UNCHANGED)
         }
 
-    def computed(self, document: Mapping[str, Any], forgotten: Collection[Owner]) -> dict[str, bytes]:
-        """Computes, from a row in the clear, the columns that are computed of those of persons, as JSON."""
+    def computed(
+        self, document: Mapping[str, Any], forgotten: Collection[Owner], token: Callable[[str], str]
+    ) -> dict[str, bytes]:
+        """Computes, from a row in the clear, the columns that are computed of those of persons, as JSON.
+
+        Args:
+            token: makes the token of a text.
+        """
         found = {}
         for name, (path, given) in self._sources.items():
             value = _at(document, path)
             is_over = forgotten and not set(forgotten).isdisjoint(given.owners)
-            text = None if is_over else self._computed[name].compute(value)
+            column = self._computed[name]
+            text = None if is_over else column.compute(value)
+            if text is not None and isinstance(column, Token):
+                text = token(text)
             found[name] = msgspec.json.encode(UNCHANGED if self._holds_rows and value == UNCHANGED else text)
         return found
 
@@ -205,7 +216,11 @@ class RecordSealer:
         found = self._store.keys_of(persons.values())
         keys = {owner: found[person] for owner, person in persons.items()}
         forgotten = [owner for owner, key in keys.items() if key is None]
-        return self._record.covered(row, partial(self._cover, keys), self._record.computed(document, forgotten))
+        computed = self._record.computed(document, forgotten, self._token)
+        return self._record.covered(row, partial(self._cover, keys), computed)
+
+    def _token(self, text: str) -> str:
+        return key_of(self._store, Person(TOKEN, self._topic.domain)).token(text)
 
     def _cover(self, keys: Mapping[Owner, Key | None], text: bytes, owners: Collection[Owner]) -> bytes | None:
         if text == b"null":
@@ -224,9 +239,14 @@ def day_key(store: KeyStore, topic: Topic) -> Key:
     """Returns the key of today for what cannot be encrypted by a person's."""
     now = datetime.now(UTC)
     person = Person(DAY, f"{topic.full_name} {now.date()}")
-    key = store.keys_of([person], until_ms=int((now + KEPT).timestamp() * 1_000))[person]
+    return key_of(store, person, until_ms=int((now + KEPT).timestamp() * 1_000))
+
+
+def key_of(store: KeyStore, person: Person, until_ms: int | None = None) -> Key:
+    """Returns a key that no person has, and that has not ended."""
+    key = store.keys_of([person], until_ms=until_ms)[person]
     if key is None:
-        raise RuntimeError("the key of today has ended")
+        raise RuntimeError(f"the key {person} has ended")
     return key
 
 

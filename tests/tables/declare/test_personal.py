@@ -24,6 +24,7 @@ from tables import (
     person,
     personal,
     start_of,
+    token_of,
     year_group,
 )
 from tables.declare.personal import Computed, Owner, owners_of, personal_columns, with_sealed_columns
@@ -136,6 +137,8 @@ def test_columns_are_computed_of_personal_ones_alone() -> None:
     topic = with_sealed_columns(a_topic({"mail": personal("customer"), "domain": domain_of("mail")}))
     assert topic.types["domain"].text == "string?"
     assert repr(pickle.loads(pickle.dumps(topic)).schema["domain"]) == "domain_of('mail')"
+    with pytest.raises(BadDeclaration, match=r"token=token_of\('customer'\): expected a personal column"):
+        with_sealed_columns(a_topic({"token": token_of("customer")}))
     assert [rule.columns for rule in topic.checks] == [("mail",)]
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from infra.keys.ciphertext import RECORD, is_sealed, unseal
 from infra.keys.key_store import KeyStore, Person, make_keys
 from infra.settings import Settings
-from tables import Topic, person, personal
+from tables import Topic, person, personal, token_of
 from tables.declare.personal import with_sealed_columns
 from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined, sealing
@@ -280,3 +280,48 @@ def test_a_record_is_sealed_if_nothing_is_in_the_clear(store: KeyStore) -> None:
         assert record.is_sealed(found)
     for value in (b'{"customer": "ann", "mail": "a"}', b'{"nick": "b"}', b"no JSON", b'{"tags": {"x": {"why": 1}}}'):
         assert not record.is_sealed(value)
+
+
+def tokens(store: KeyStore, topic: Topic, *mails: object, customer: str = "ann") -> list[Any]:
+    records = ({"id": 1, "customer": customer, "at": AT, "mail": mail} for mail in mails)
+    return [sealed(store, topic, record)["mail_token"] for record in records]
+
+
+def test_equal_values_have_one_token_over_persons_and_topics_of_a_domain(store: KeyStore) -> None:
+    topic = a_topic(mail_token=token_of("mail"))
+    first, other, none, nested = tokens(store, topic, "a@b.c", "A@b.c", None, {"b": 1, "a": "é"})
+    assert (len(first), len({first, other, nested}), none) == (22, 3, None)
+    assert tokens(store, topic, "a@b.c", customer="bob") == [first]
+    assert tokens(store, topic, {"a": "é", "b": 1}) == [nested]
+    shop, bank = (bound_as(topic, "visits", domain) for domain in ("shop", "bank"))
+    assert tokens(store, bank, "a@b.c") == [first]
+    assert tokens(store, shop, "a@b.c") != [first]
+
+
+def test_only_the_store_makes_a_token_and_no_key_of_a_person_does(store: KeyStore, tmp_path: Path) -> None:
+    topic = a_topic(mail_token=token_of("mail"))
+    [before] = tokens(store, topic, "a@b.c")
+    store.rotate()
+    assert tokens(store, topic, "a@b.c") == [before]
+    elsewhere = Settings(home=tmp_path / "other")
+    make_keys(elsewhere)
+    with closing(KeyStore(elsewhere)) as other:
+        assert tokens(other, topic, "a@b.c") != [before]
+    assert [kind for kind in store.counts() if not kind.startswith("_")] == ["customer"]
+
+
+def test_a_forgotten_person_gets_no_token_and_others_keep_theirs(store: KeyStore) -> None:
+    topic = a_topic(mail_token=token_of("mail"))
+    [before] = tokens(store, topic, "a@b.c")
+    store.forget(Person("customer", "ann"), 0)
+    assert tokens(store, topic, "a@b.c") == [None]
+    assert tokens(store, topic, "a@b.c", customer="bob") == [before]
+
+
+def test_a_token_is_a_column_of_the_event_and_nothing_that_a_record_says(store: KeyStore) -> None:
+    topic = a_topic(mail_token=token_of("mail"))
+    record = {"id": 1, "customer": "ann", "at": AT, "mail": "a@b.c", "mail_token": "forged"}
+    value = RecordSealer(topic, store).seal(json.dumps(record).encode())
+    [event] = decoded(topic, value or b"").accepted.to_pylist()
+    assert [event["mail_token"]] == tokens(store, topic, "a@b.c")
+    assert event["mail"].startswith("enc:1:")
