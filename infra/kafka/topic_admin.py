@@ -96,10 +96,11 @@ def reach(settings: Settings, *, timeout_s: float = TIMEOUT_S) -> Iterator[Kafka
     """Opens an admin client of the broker, and closes it at the end.
 
     Raises:
-        BrokerUnreachable: no answer within `timeout_s`, at the start or later. Retryable.
+        BrokerUnreachable: no answer within `timeout_s`, at the start or later, or no broker leads what is asked for.
+            Retryable.
     """
     from kafka.admin import KafkaAdminClient
-    from kafka.errors import KafkaConnectionError, KafkaTimeoutError, RequestTimedOutError
+    from kafka.errors import KafkaConnectionError, KafkaTimeoutError, RequestTimedOutError, UnknownBrokerIdError
 
     try:
         client = KafkaAdminClient(
@@ -112,7 +113,7 @@ def reach(settings: Settings, *, timeout_s: float = TIMEOUT_S) -> Iterator[Kafka
             yield client
         finally:
             client.close()
-    except (KafkaConnectionError, KafkaTimeoutError, RequestTimedOutError, OSError) as error:
+    except (KafkaConnectionError, KafkaTimeoutError, RequestTimedOutError, UnknownBrokerIdError, OSError) as error:
         raise _unreachable(settings) from error
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
+from kafka.errors import UnknownBrokerIdError
 
 from infra.errors import BrokerUnreachable
 from infra.kafka import topic_admin
@@ -42,6 +44,13 @@ def test_a_broker_that_does_not_answer_is_reported_within_seconds(
     assert "TWOFOLD_KAFKA_PORT" in str(unreachable.value)
     assert "./twofold up" in str(unreachable.value.hint)
     assert unreachable.value.retryable
+
+
+def test_a_broker_that_leads_nothing_counts_as_away(nobody: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine delays heartbeats; the controller then gives each partition the leader -1."""
+    monkeypatch.setattr("kafka.admin.KafkaAdminClient", lambda **_: SimpleNamespace(close=lambda: None))
+    with pytest.raises(BrokerUnreachable), topic_admin.reach(nobody):
+        raise UnknownBrokerIdError(-1)
 
 
 def test_what_is_not_worth_a_failure_is_none_without_a_broker(nobody: Settings) -> None:
