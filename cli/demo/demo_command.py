@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -99,7 +100,8 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
     registry = running(settings)
     out.rule(f"[bold]2[/] Replay {source_of(domain).WHAT} through Kafka", align="left")
     _send_webhooks(settings, domain, start)
-    _stream(settings, registry, domain, start, end, seconds)
+    replayed = MISSIONS[domain].topic if domain in MISSIONS and "replay" in steps else None
+    _stream(settings, registry, domain, start, end, seconds, replayed)
     out.rule("[bold]3[/] Let Airflow correct, recompute and check", align="left")
     unexplained = _correct(settings, domain)
     if domain in MISSIONS and steps:
@@ -133,11 +135,18 @@ def _send_webhooks(settings: Settings, domain: str, day: date) -> None:
         out.print(f"[green]✓[/] Webhooks: {taken} taken, one sent again, one with a wrong signature refused")
 
 
-def _stream(settings: Settings, registry: Registry, domain: str, start: date, end: date, seconds: float) -> None:
+def _stream(
+    settings: Settings, registry: Registry, domain: str, start: date, end: date, seconds: float, replayed: str | None
+) -> None:
     """Sends the records, and waits until every record is in the tables.
 
     The streams first catch up with the month; the days after it then bring the month's last late records.
+
+    Args:
+        replayed: the topic whose month is to be in the archive; the records of the days after it close its segments,
+            which a month does not fill.
     """
+    from infra.kafka.topic_admin import closing_segments
     from status.observer import Observer
 
     feed = LiveTraffic(settings, domain, start, end + TAIL, seconds, rest=end)
@@ -145,10 +154,12 @@ def _stream(settings: Settings, registry: Registry, domain: str, start: date, en
     again = sum(topic.events or 0 for topic in observer.snapshot(save=False).topics)
     if again:
         out.print(f"{again:,} events are there already: what comes again must change nothing.")
-    with feeding(feed) as thread, moving() as show:
+    with feeding(feed) as thread, moving() as show, ExitStack() as until_sent:
         while thread.is_alive():
             if feed.rests:
                 _drain(settings, observer, lambda now: show(feed, now), has_caught_up_with_topics)
+                if replayed:
+                    until_sent.enter_context(closing_segments(settings, replayed))
                 feed.go_on()
             show(feed, observer.snapshot(save=False))
             time.sleep(LOOK_S)

@@ -147,6 +147,31 @@ def ensure_topics(settings: Settings, topics: Sequence[TopicSpec]) -> list[str]:
         return changes + _grow(client, present, existing) + _configure(client, present)
 
 
+@contextmanager
+def closing_segments(settings: Settings, topic: str) -> Iterator[None]:
+    """Has the broker close each segment of a topic that is older than a second when its partition gets a record.
+
+    A closed segment goes to the archive. The topic closes segments as before once the context ends.
+
+    Raises:
+        BrokerUnreachable: retryable.
+    """
+    from kafka.admin import AlterConfigOp
+
+    _alter(settings, topic, {"segment.ms": "1000"})
+    try:
+        yield
+    finally:
+        _alter(settings, topic, {"segment.ms": (AlterConfigOp.DELETE, "")})
+
+
+def _alter(settings: Settings, topic: str, configs: Mapping[str, object]) -> None:
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    with reach(settings) as client:
+        client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))])
+
+
 def offsets(settings: Settings, names: Sequence[str]) -> dict[str, dict[int, PartitionOffsets]]:
     """Returns the offsets of every partition of these topics; a topic that does not exist is left out.
 

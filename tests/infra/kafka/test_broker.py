@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from infra.errors import BadArgument
 from infra.kafka import broker as kafka
@@ -156,6 +157,20 @@ def test_closed_segments_reach_the_archive_and_survive_a_kill(broker: Settings, 
     assert consume(broker, "tiered", 25) == values
     assert only_partition(broker, "tiered").latest == 25
     eventually(lambda: only_partition(broker, "tiered").tiered == 20)
+
+
+def test_closing_segments_reach_the_archive_with_the_next_record(broker: Settings, eventually: Eventually) -> None:
+    topic_admin.ensure_topics(broker, [replace(TIERED, name="closing")])
+    produce(broker, "closing", [b"1", b"2"])
+    time.sleep(1.1)
+    with topic_admin.closing_segments(broker, "closing"):
+        produce(broker, "closing", [b"3"])
+        eventually(lambda: only_partition(broker, "closing").tiered == 2)
+
+    with topic_admin.reach(broker) as admin:
+        described = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "closing")])
+    assert described["topic"]["closing"].keys() == TIERED.configs.keys()
+    assert consume(broker, "closing", 3) == [b"1", b"2", b"3"]
 
 
 def test_preparing_again_keeps_the_log(broker: Settings) -> None:
