@@ -15,6 +15,7 @@ from rich import box
 from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.markup import escape
 from rich.measure import Measurement
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -157,14 +158,49 @@ def _laid_out(
     return table
 
 
+LONG_S = 2.0
+"""A step that takes longer shows for how long, and how far it is if it counts."""
+_BAR = 16
+
+
+class Running:
+    """A step while it runs, as a line of a terminal.
+
+    Attributes:
+        what: it does; the line at its end says the last one.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.began = time.monotonic()
+        self._done, self._total = 0, 0
+
+    def count(self, done: int, total: int) -> None:
+        """Shows that so many of its parts are done."""
+        self._done, self._total = done, total
+
+    def __rich__(self) -> RenderableType:
+        took = time.monotonic() - self.began
+        what = Text(harmless(self.what), no_wrap=True, overflow="ellipsis")
+        if took < LONG_S:
+            return what
+        parts: list[RenderableType] = [what]
+        if self._total:
+            parts += [ProgressBar(self._total, self._done, width=_BAR), f"{self._done:,} of {self._total:,}"]
+        line = Table.grid(padding=(0, 1))
+        line.add_row(*parts, Text(shown_duration(took), "dim"))
+        return line
+
+
 @contextmanager
-def step(what: str) -> Iterator[None]:
+def step(what: str) -> Iterator[Running]:
     """Shows a step while it runs, and then its duration; the message of a failure is left to the error."""
-    began = time.monotonic()
+    running = Running(what)
     try:
-        with out.status(what) if out.is_terminal else contextlib.nullcontext():
-            yield
+        # A status calls its text at each picture, so that seconds go on while the step waits.
+        with out.status(running) if out.is_terminal else contextlib.nullcontext():
+            yield running
     except BaseException:
-        out.print(f"[red]✗[/] {escape(what)}")
+        out.print(f"[red]✗[/] {escape(running.what)}")
         raise
-    out.print(f"[green]✓[/] {escape(what)} [dim]{shown_duration(time.monotonic() - began)}[/]")
+    out.print(f"[green]✓[/] {escape(running.what)} [dim]{shown_duration(time.monotonic() - running.began)}[/]")

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cli.console import out
+from cli.console import out, step
 from cli.demo.live_view import LINE
 from infra.errors import ProcessFailed
 from infra.settings import Settings
-from infra.text.printable import shown_duration
 from status.parts.unloaded_dags import why_unloaded
 
 if TYPE_CHECKING:
-    from rich.status import Status
-
     from infra.airflow.airflow_api import Client, TaskState
 
 LOADED_S = 180.0
 FINISHED_S = 900.0
+ASKING = "awaiting_input"
+"""The state of a task that waits for a person."""
+ANSWER_AFTER_S = 3.0
+"""Airflow fails a task whose answer comes before its scheduler has seen that the process which asked has ended."""
 TRIGGERED_S = 60.0
 """How long Airflow may take to start the run that an event of an asset asks for."""
 
@@ -99,32 +99,37 @@ def _follow(client: Client, dag: str, run: str, answer: Callable[[Client, str, s
     """Shows the progress of a run until it has succeeded."""
     from infra.airflow.airflow_api import FINISHED
 
-    began = time.monotonic()
-    with out.status(f"{dag}: queued") if out.is_terminal else _quiet() as status:
-        printed = ""
+    with step(f"{dag}: queued") as running:
+        printed, asked_at = "", None
         while (state := client.dag_run_state(dag, run)) not in FINISHED:
-            if answer and client.question(dag, run):
+            tasks = client.task_instances(dag, run)
+            if not any(task.state == ASKING for task in tasks):
+                asked_at = None
+            elif asked_at is None:
+                asked_at = time.monotonic()
+            elif answer and time.monotonic() - asked_at > ANSWER_AFTER_S and client.question(dag, run):
                 answer(client, dag, run)
-            doing = _doing(client.task_instances(dag, run), LINE - len(f"{dag}: "))
+            doing = _doing(tasks, LINE - len(f"{dag}: "))
+            running.count(sum(task.state in FINISHED for task in tasks), len(tasks))
             if doing != printed:
-                printed = doing
-                _say(status, f"{dag}: {doing or state}")
-            if time.monotonic() - began > FINISHED_S:
+                printed, running.what = doing, f"{dag}: {doing or state}"
+                if not out.is_terminal:
+                    out.print(running.what, soft_wrap=True)
+            if time.monotonic() - running.began > FINISHED_S:
                 raise ProcessFailed(
                     f"{dag} is {state} after {FINISHED_S:.0f} s: {doing}.", hint="Its page in Airflow shows more."
                 )
             time.sleep(1)
-    tasks = client.task_instances(dag, run)
-    if state != "success":
-        failed = next((t for t in tasks if t.state == "failed"), None)
-        log = client.task_log(dag, run, failed.task_id, failed.try_number) if failed else ""
-        raise ProcessFailed(
-            f"{dag} failed{f' in {failed.task_id}' if failed else ''}:\n" + "\n".join(log.splitlines()[-12:]),
-            hint="Its page in Airflow shows more.",
-        )
-    ran = sum(task.state == "success" for task in tasks)
-    counted = f"{ran} task{'' if ran == 1 else 's'}"
-    out.print(f"[green]✓[/] {dag}: {counted} [dim]{shown_duration(time.monotonic() - began)}[/]")
+        tasks = client.task_instances(dag, run)
+        if state != "success":
+            failed = next((t for t in tasks if t.state == "failed"), None)
+            log = client.task_log(dag, run, failed.task_id, failed.try_number) if failed else ""
+            raise ProcessFailed(
+                f"{dag} failed{f' in {failed.task_id}' if failed else ''}:\n" + "\n".join(log.splitlines()[-12:]),
+                hint="Its page in Airflow shows more.",
+            )
+        ran = sum(task.state == "success" for task in tasks)
+        running.what = f"{dag}: {ran} task{'' if ran == 1 else 's'}"
     return DagRun(client=client, dag=dag, run=run)
 
 
@@ -144,15 +149,3 @@ def _await_dag(settings: Settings, client: Client, dag: str) -> None:
         if time.monotonic() > deadline and (why := why_unloaded(settings, [dag])):
             raise ProcessFailed(why)
         time.sleep(1)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    yield None
-
-
-def _say(status: Status | None, text: str) -> None:
-    if status is None:
-        out.print(text, soft_wrap=True)
-    else:
-        status.update(text)

@@ -22,6 +22,7 @@ from infra.text.printable import shown_duration
 
 if TYPE_CHECKING:
     from cli.demo.demo_report import Account, TableAccount
+    from cli.demo.followers import Followed
     from status.observer import Observer
     from status.snapshot import Snapshot
     from tables.declare.registry import Registry
@@ -91,7 +92,7 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
     from cli.demo.mission import run_steps
     from cli.platform_start import start_platform
     from tables.declare.registry import running
-    from traffic.sources import DATABASES, MISSIONS, source_of
+    from traffic.sources import DATABASES, FOLLOWED, MISSIONS, source_of
 
     began = time.monotonic()
     out.rule("[bold]1[/] Start the platform", align="left")
@@ -108,10 +109,12 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
         out.rule("[bold]4[/] Rewrite history, and take it back", align="left")
         run_steps(settings, domain, start, steps)
     out.rule("[bold]5[/] Prove it", align="left")
-    with step("Compute every table from the source with DuckDB, compare row by row"):
+    with step("Compute every table from the source with DuckDB, compare row by row") as shown:
         from cli.demo.demo_report import draw
 
-        account = draw(settings, registry, domain, unexplained)
+        account = draw(settings, registry, domain, unexplained, shown.count)
+    if domain in FOLLOWED:
+        account = replace(account, followers=_followers(settings, registry, domain))
     print_account(account)
     out.print(f"[dim]The demo took {shown_duration(time.monotonic() - began)}.[/]")
     print_addresses(settings, registry)
@@ -237,6 +240,20 @@ def _correct(settings: Settings, domain: str) -> Mapping[str, int]:
     for outcome in outcomes:
         corrected[outcome["table"]] = corrected.get(outcome["table"], 0) + int(outcome["unexplained"])
     return corrected
+
+
+def _followers(settings: Settings, registry: Registry, domain: str) -> list[Followed]:
+    from cli.demo.followers import call_receiver, forget_person, hand_to_workers
+    from traffic.sources import FOLLOWED
+
+    table, topic, of_persons, kind = FOLLOWED[domain]
+    with step(f"Call a receiver for each row of {table}") as running:
+        called = call_receiver(settings, registry.find_table(table), running.count)
+    with step(f"Hand the records of {topic} to workers") as running:
+        done = hand_to_workers(settings, topic, running.count)
+    with step(f"Forget a {kind}"):
+        forgotten = forget_person(settings, registry, of_persons, kind)
+    return [called, done, forgotten]
 
 
 def print_account(account: Account) -> None:

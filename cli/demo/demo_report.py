@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from cli.demo.followers import Followed, call_receiver, forget_person, hand_to_workers
+from cli.demo.followers import Followed
 from cli.sql_query import Analyst
 from infra.delta.lake import QUARANTINE, Lake
 from infra.kafka.topic_admin import offsets
@@ -20,7 +20,7 @@ from status.fold import Facts
 from streaming.query.progress import read
 from traffic import ack_journal
 from traffic.expected import expected_tables
-from traffic.sources import FOLLOWED, source_of
+from traffic.sources import source_of
 from traffic.table_diff import compare
 
 if TYPE_CHECKING:
@@ -138,11 +138,18 @@ class Account:
         return all(part.is_right for part in parts)
 
 
-def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mapping[str, int]) -> Account:
+def draw(
+    settings: Settings,
+    registry: Registry,
+    domain: str,
+    unexplained: Mapping[str, int],
+    count: Callable[[int, int], None] = lambda done, total: None,
+) -> Account:
     """Compares all topics and tables of a domain with its journal and its source.
 
     Args:
         unexplained: table -> differences that a full recomputation could not explain.
+        count: called with the number of compared tables, and of all.
     """
     lake = Lake(settings)
     analyst = Analyst(lake)
@@ -152,21 +159,22 @@ def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mappi
     facts = Facts(lake)
     late, corrected = facts.late(registry), facts.corrections()
     added = _rows_added(analyst)
-    tables = []
-    for table in registry.in_order(domain):
-        if table.full_name in expected_tables.KEYS:
-            rows = lake.rows(table.full_name)
-            tables.append(
-                TableAccount(
-                    name=table.full_name,
-                    rows=rows,
-                    by_stream=rows - added.get(table.full_name, 0),
-                    late=late.get(table.full_name),
-                    corrected=corrected.get(table.full_name, 0),
-                    unexplained=unexplained.get(table.full_name),
-                    **_verdict(analyst, table, start, end, closed_before(settings, registry, table)),
-                )
+    tables: list[TableAccount] = []
+    known = [table for table in registry.in_order(domain) if table.full_name in expected_tables.KEYS]
+    for table in known:
+        count(len(tables), len(known))
+        rows = lake.rows(table.full_name)
+        tables.append(
+            TableAccount(
+                name=table.full_name,
+                rows=rows,
+                by_stream=rows - added.get(table.full_name, 0),
+                late=late.get(table.full_name),
+                corrected=corrected.get(table.full_name, 0),
+                unexplained=unexplained.get(table.full_name),
+                **_verdict(analyst, table, start, end, closed_before(settings, registry, table)),
             )
+        )
     return Account(
         start=start,
         end=end,
@@ -178,19 +186,7 @@ def draw(settings: Settings, registry: Registry, domain: str, unexplained: Mappi
             for output in table.outputs
             if output.is_read
         ],
-        followers=_followers(settings, registry, domain),
     )
-
-
-def _followers(settings: Settings, registry: Registry, domain: str) -> list[Followed]:
-    if domain not in FOLLOWED:
-        return []
-    table, topic, of_persons, kind = FOLLOWED[domain]
-    return [
-        call_receiver(settings, registry.find_table(table)),
-        hand_to_workers(settings, topic),
-        forget_person(settings, registry, of_persons, kind),
-    ]
 
 
 def account_of_copy(lake: Lake, table: Table, output: Output, patience_s: float = COPY_S) -> CopyAccount:

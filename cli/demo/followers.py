@@ -22,11 +22,13 @@ from infra.process.ports import HOST
 from infra.settings import ROOT, Settings
 from outputs.next_step import next_step
 from outputs.targets.open_target import open_queue, open_sender
-from outputs.work.work_queue import WorkQueue, count
+from outputs.work.work_queue import WorkQueue
+from outputs.work.work_queue import count as state_of_queue
 from tables.declare.outputs.webhook_output import to_webhook
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 
+Count = Callable[[int, int], None]
 NAME = "demo"
 """Of the output and of the queue."""
 WORKERS = 4
@@ -55,28 +57,33 @@ class Followed:
 
 @dataclass
 class _Receiver:
-    """The ids of changes whose signature was right; each third request is answered by an error, and comes again."""
+    """The ids of changes whose signature was right; every third change is first answered by an error, as if busy."""
 
     secret: str
     ids: set[str] = field(default_factory=set)
-    requests: int = 0
+    seen: set[str] = field(default_factory=set)
 
     def status(self, headers: dict[str, str], body: bytes) -> int:
         from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-        self.requests += 1
-        if self.requests % 3 == 0:
-            return 500
+        id = headers["webhook-id"]
+        if id not in self.seen:
+            self.seen.add(id)
+            if len(self.seen) % 3 == 0:
+                return 500
         try:
             Webhook(self.secret).verify(body, headers)
         except WebhookVerificationError:
             return 401
-        self.ids.add(headers["webhook-id"])
+        self.ids.add(id)
         return 204
 
 
-def call_receiver(settings: Settings, table: Table) -> Followed:
+def call_receiver(settings: Settings, table: Table, count: Count) -> Followed:
     """Sends all rows of a table, as a new webhook that begins with them, to a receiver in this process.
+
+    Args:
+        count: called with the number of rows that have arrived, and of all.
 
     Raises:
         ProcessFailed: some did not arrive in time.
@@ -90,20 +97,26 @@ def call_receiver(settings: Settings, table: Table) -> Followed:
         lake = Lake(replace(settings, destinations=str(file), webhook_networks=f"{HOST}/32"))
         queue, sender = open_queue(lake, table, output), open_sender(lake, table, output)
         queue.file.unlink(missing_ok=True)
+        wanted = lake.rows(table.full_name)
 
         def is_sent() -> bool:
             step = next_step(lake, table, output, queue.position(), queue)
             if step is not None:
                 queue.send(step.changes, step.before, step.after)
-            return not sender.step(time.time()) and step is None and queue.waiting()[0] == 0
+            while sender.step(time.time()):
+                count(len(receiver.ids), wanted)
+            return step is None and queue.waiting()[0] == 0
 
         _wait(is_sent, f"calls for the rows of {table.full_name}")
     what = f"rows of {table.full_name} called a receiver, each once"
-    return Followed(what=what, wanted=lake.rows(table.full_name), got=len(receiver.ids))
+    return Followed(what=what, wanted=wanted, got=len(receiver.ids))
 
 
-def hand_to_workers(settings: Settings, topic: str) -> Followed:
+def hand_to_workers(settings: Settings, topic: str, count: Count) -> Followed:
     """Has each record of a topic done by one of some workers, which note it; those of an earlier demo are done already.
+
+    Args:
+        count: called with the number of records that are done, and of all.
 
     Raises:
         ProcessFailed: some were not done in time.
@@ -111,6 +124,7 @@ def hand_to_workers(settings: Settings, topic: str) -> Followed:
     done = settings.home / "run" / f"{NAME}-{topic}.done"
     command = [str(ROOT / "twofold"), "work", topic, "--name", NAME, "--workers", str(WORKERS), "--"]
     queue = WorkQueue(topic=topic, name=NAME)
+    wanted = sum(bounds.latest - bounds.earliest for bounds in offsets(settings, [topic])[topic].values())
     process = subprocess.Popen(
         [*command, "sh", "-c", _DONE, str(done)],
         env={**os.environ, **settings.environment()},
@@ -122,14 +136,14 @@ def hand_to_workers(settings: Settings, topic: str) -> Followed:
         def is_done() -> bool:
             if process.poll() is not None:
                 raise ProcessFailed(f"`{' '.join(command[1:-1])}` ended with {process.returncode}.")
-            counts = count(settings, queue)
-            return counts.waiting == counts.begun == 0
+            found = state_of_queue(settings, queue)
+            count(wanted - found.waiting - found.begun, wanted)
+            return found.waiting == found.begun == 0
 
         _wait(is_done, f"workers of {topic}")
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
-    wanted = sum(bounds.latest - bounds.earliest for bounds in offsets(settings, [topic])[topic].values())
     return Followed(
         what=f"records of {topic} were done by {WORKERS} workers", wanted=wanted, got=len(set(_lines(done)))
     )

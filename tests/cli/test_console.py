@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -92,3 +93,40 @@ def test_what_is_wider_than_the_screen_is_not_cut_off(monkeypatch: pytest.Monkey
 )
 def test_sizes_are_shown_in_decimal_units(size: int | None, text: str) -> None:
     assert shown_bytes(size) == text
+
+
+def _line(running: screen.Running, took_s: float) -> str:
+    """What a terminal of 80 columns shows of a step that began some seconds ago."""
+    running.began = time.monotonic() - took_s
+    console = screen.Screen(width=80, force_terminal=True, color_system=None)
+    with console.capture() as captured:
+        console.print(running)
+    return captured.get().rstrip("\n")
+
+
+def test_a_long_step_shows_for_how_long_and_how_far_it_is() -> None:
+    running = screen.Running("Compare [all] tables")
+    assert _line(running, 1.5) == "Compare [all] tables"
+    assert _line(running, 12.2) == "Compare [all] tables 12 s"
+    running.count(5, 1_200)
+    assert _line(running, 1.5) == "Compare [all] tables"
+    assert _line(running, 75).split() == ["Compare", "[all]", "tables", "5", "of", "1,200", "1", "min", "15", "s"]
+    running.count(600, 1_200)
+    assert _line(running, 75).count("━") == 8, "half of a bar"
+
+
+def test_a_step_is_one_line_of_the_screen_however_long_its_text_is() -> None:
+    running = screen.Running("x" * 200)
+    running.count(1, 3)
+    shown = _line(running, 75)
+    assert (len(shown) <= 80, "…" in shown, "1 of 3 1 min 15 s" in shown) == (True, True, True)
+
+
+def test_without_a_terminal_a_step_is_its_last_line_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with screen.step("Compare tables") as running:
+        running.began -= 12.2
+        running.count(2, 3)
+        running.what = "Compared"
+    with pytest.raises(KeyError), screen.step("Compare rows"):
+        raise KeyError
+    assert capsys.readouterr().out == "✓ Compared 12 s\n✗ Compare rows\n"
