@@ -42,13 +42,13 @@ def demo(
         int | None,
         typer.Option(metavar="N", min=1, help="How many days; three more follow, so that their rows close."),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="How long the replay takes.", min=1)] = 45,
+    seconds: Annotated[float, typer.Option(help="How long the replay takes.", min=1)] = 30,
     steps: Annotated[
         str,
         typer.Option(
             metavar="STEP,...",
             help="How history is rewritten: replay: a misread day, from the archive; plan: another definition, applied "
-            "and taken back; backfill: two days again. none: not at all.",
+            "and taken back; backfill: all rows again. none: not at all.",
         ),
     ] = "replay,plan,backfill",
 ) -> None:

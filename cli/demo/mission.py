@@ -11,9 +11,11 @@ from typing import Any
 
 from cli.console import out, step
 from infra.errors import ProcessFailed
+from infra.offset_ranges import Ranges
 from infra.process.twofold_command import run_command
 from infra.settings import ROOT, Settings
 from infra.sql.names import DATAFUSION
+from tables.declare.metadata_columns import OFFSET, PARTITION
 from traffic.sources import MISSIONS, Mission
 
 
@@ -40,13 +42,13 @@ def _replay(settings: Settings, domain: str, mission: Mission, day: date) -> Non
     archived = {partition: bound.tiered for partition, bound in bounds.items() if bound.tiered}
     ends = archived or {partition: bound.latest for partition, bound in bounds.items()}
     with step(f"A faulty decoder misreads a day of {mission.topic}"):
-        misread = _misread(settings, mission, day, ends)
+        misread, places = _misread(settings, mission, day, ends)
         _run(settings, "reconcile", "--json")
     out.print(f"  {mission.column} of {misread:,} events is wrong, and so are the tables that read them.")
     params = {
         "topic": mission.topic,
-        "to_offsets": ",".join(f"{partition}:{end}" for partition, end in ends.items()),
-        "partitions": ",".join(map(str, ends)),
+        "from_offsets": ",".join(f"{partition}:{start}" for partition, (start, _) in places.items()),
+        "to_offsets": ",".join(f"{partition}:{end}" for partition, (_, end) in places.items()),
         "archived": bool(archived),
     }
     run = run_dag(settings, f"{domain}.replay", params, answer=approved)
@@ -57,8 +59,13 @@ def _replay(settings: Settings, domain: str, mission: Mission, day: date) -> Non
     out.print(f"  Decoded again from {source}: {changed:,} rows put right.")
 
 
-def _misread(settings: Settings, mission: Mission, day: date, ends: dict[int, int]) -> int:
-    """Writes what a faulty decoder would have, into a day's events before some offsets; returns their number."""
+def _misread(settings: Settings, mission: Mission, day: date, ends: Mapping[int, int]) -> tuple[int, Ranges]:
+    """Writes what a faulty decoder would have, into a day's events before some offsets.
+
+    Returns:
+        Their number, and by partition the offsets that they are among.
+    """
+    import pyarrow as pa
     from deltalake import CommitProperties
 
     from infra.delta.lake import Lake
@@ -66,26 +73,23 @@ def _misread(settings: Settings, mission: Mission, day: date, ends: dict[int, in
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     moments = [DATAFUSION.literal(at) for at in (start, start + timedelta(days=1))]
     at = DATAFUSION.name(mission.time)
-    before = " OR ".join(f"(_partition = {partition} AND _offset < {end})" for partition, end in ends.items())
+    before = " OR ".join(f"({PARTITION} = {partition} AND {OFFSET} < {end})" for partition, end in ends.items())
+    misread = f"{at} >= {moments[0]} AND {at} < {moments[1]} AND {mission.column} IS NOT NULL AND ({before})"
+    events = Lake(settings).open(mission.topic)
+    found = pa.table(events.scan(columns=[PARTITION, OFFSET], predicate=misread))
+    edges = found.group_by(PARTITION).aggregate([(OFFSET, "min"), (OFFSET, "max")]).to_pylist()
     # The cause by which streams leave a commit to the batch, as they do with a replay.
     tag = CommitProperties(custom_metadata={"userMetadata": json.dumps({"cause": "replay"})})
-    changed = (
-        Lake(settings)
-        .open(mission.topic)
-        .update(
-            updates={mission.column: mission.misread},
-            predicate=f"{at} >= {moments[0]} AND {at} < {moments[1]} AND {mission.column} IS NOT NULL AND ({before})",
-            commit_properties=tag,
-        )
-    )
-    return int(changed["num_updated_rows"])
+    changed = events.update(updates={mission.column: mission.misread}, predicate=misread, commit_properties=tag)
+    places = {row[PARTITION]: (row[f"{OFFSET}_min"], row[f"{OFFSET}_max"] + 1) for row in edges}
+    return int(changed["num_updated_rows"]), places
 
 
 def _change_definition(settings: Settings, domain: str, mission: Mission, day: date) -> None:
     """Edits a declaration, plans and applies the change, and takes both back."""
     file = ROOT / "tables" / f"{mission.table.replace('.', '/')}.py"
     with _edited(file, mission.before, mission.after):
-        with step(f"In {mission.table}, {mission.before} becomes {mission.after}: plan it"):
+        with step(f"Plan {mission.table}: {mission.before} -> {mission.after}"):
             planned = _run(settings, "plan", domain, "--why", "the demo", "--json", exit_code=1)
         tables = ", ".join(change["table"] for change in planned["plan"]["changes"])
         out.print(f"  {planned['changed']:,} rows would change, of {tables}; nothing has yet.")
@@ -95,9 +99,6 @@ def _change_definition(settings: Settings, domain: str, mission: Mission, day: d
     with step("Take it back: roll back the run, restart the stream"):
         _run(settings, "rollback", mission.table, "--run", run, "--json")
         _run(settings, "up", domain)
-    left = _run(settings, "plan", domain, "--json")
-    if left["changed"]:
-        raise ProcessFailed(f"After the roll-back the plan still changes {left['changed']} rows.")
 
 
 @contextmanager

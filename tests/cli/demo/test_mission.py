@@ -56,6 +56,7 @@ def test_the_events_of_one_day_before_some_offsets_are_misread(tmp_path: Path) -
         (0, 2, datetime(2013, 1, 2, tzinfo=UTC), -3),
         (0, 3, datetime(2013, 1, 1, 7, tzinfo=UTC), -3),
         (1, 0, datetime(2013, 1, 1, 7, tzinfo=UTC), -3),
+        (1, 1, datetime(2013, 1, 1, 8, tzinfo=UTC), -3),
     ]
     names = ["_partition", "_offset", "at", "n"]
     schema = pa.schema(list(zip(names, [pa.int32(), pa.int64(), pa.timestamp("us", "UTC"), pa.int32()], strict=True)))
@@ -66,11 +67,12 @@ def test_the_events_of_one_day_before_some_offsets_are_misread(tmp_path: Path) -
     }
     write_deltalake(lake.uri("plant.readings"), pa.table(columns, schema=schema), mode="append")
     mission = Mission(topic="plant.readings", column="n", time="at", misread="abs(n)", table="", before="", after="")
-    assert _misread(lake.settings, mission, date(2013, 1, 1), {0: 3, 1: 1}) == 2
+    misread = _misread(lake.settings, mission, date(2013, 1, 1), {0: 9, 1: 1})
+    assert misread == (3, {0: (0, 4), 1: (0, 1)})
     found = pa.table(lake.open("plant.readings").scan()).sort_by(
         [("_partition", "ascending"), ("_offset", "ascending")]
     )
-    assert found["n"].to_pylist() == [3, None, -3, -3, 3]
+    assert found["n"].to_pylist() == [3, None, -3, 3, 3, -3]
 
 
 def test_a_step_that_is_none_is_refused(cli: Cli) -> None:
