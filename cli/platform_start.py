@@ -37,12 +37,14 @@ def start_platform(
     streams: bool = True,
     spark: bool = True,
     prepare_database: Callable[[Settings], None] | None = None,
+    meanwhile: Callable[[Registry], None] | None = None,
 ) -> Registry:
     """Starts the platform, and waits until it is ready; returns the running declarations.
 
     Args:
         domains: the domains to run from now on; none: the previous choice, all at first.
         prepare_database: called once the captured database answers, before its tables are captured.
+        meanwhile: called once the streams run, while the Spark server and Airflow become ready.
 
     Raises:
         BadArgument: an unknown domain; the previous choice stays, and nothing is started.
@@ -79,6 +81,8 @@ def start_platform(
         ensure_copies(settings, registry)
         for domain in registry.domains if streams else ():
             _wait_stream(settings, registry, domain)
+        if meanwhile:
+            meanwhile(registry)
         if spark:
             with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
                 (warm or executor.submit(_wait_spark, settings)).result()
