@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
@@ -58,14 +58,13 @@ def start_platform(
         spark = spark and settings.supervises_spark
         _require_machine(settings, registry, airflow=airflow, spark=spark)
         programs = _servers(settings, registry, spark=spark)
-        warm = None
+        warm, before = None, {process.pid for process in supervisor.state(settings) if process.pid}
         if fresh := not supervisor.is_running(settings):
             # The broker and Spark start while Airflow's database is made, and Airflow while the broker starts.
             supervisor.start(settings, programs)
-            warm = executor.submit(_wait_spark, settings) if spark else None
+            warm = executor.submit(_wait_spark, settings, before) if spark else None
         if airflow:
-            with step("Airflow's database"):
-                programs += _airflow(settings)
+            programs += _airflow(settings)
             if fresh:
                 supervisor.start(settings, programs)
         with step(f"Kafka broker at {settings.bootstrap_servers}"):
@@ -85,12 +84,10 @@ def start_platform(
             meanwhile(registry)
         if spark:
             with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
-                (warm or executor.submit(_wait_spark, settings)).result()
+                (warm or executor.submit(_wait_spark, settings, before)).result()
         if airflow:
-            with step("Airflow"):
-                _wait_airflow(settings)
-        with step("Views for analysts"):
-            _write_views(settings, registry)
+            _wait_airflow(settings)
+        _write_views(settings, registry)
     return registry
 
 
@@ -255,29 +252,36 @@ def _spark(settings: Settings) -> Program:
     return program(settings)
 
 
-def _wait_spark(settings: Settings) -> None:
+def _wait_spark(settings: Settings, before: Collection[int]) -> None:
+    """Waits for the Spark server; it is warm if its process is one of those that ran before."""
+    from infra.process import supervisor
+    from infra.spark import connect_server
     from infra.spark.spark_client import wait_warm
 
-    wait_warm(settings)
+    is_new = not any(p.name == connect_server.NAME and p.pid in before for p in supervisor.state(settings))
+    wait_warm(settings, is_new=is_new)
 
 
 def _airflow(settings: Settings) -> list[Program]:
     from infra.airflow.airflow_processes import prepare, programs
 
-    prepare(settings)
-    return programs(settings)
+    with step("Airflow's database"):
+        prepare(settings)
+        return programs(settings)
 
 
 def _write_views(settings: Settings, registry: Registry) -> None:
     from analysts.analytics_file import write_analytics
 
-    write_analytics(settings, registry)
+    with step("Views for analysts"):
+        write_analytics(settings, registry)
 
 
 def _wait_airflow(settings: Settings) -> None:
     from infra.airflow.airflow_api import wait_ready
 
-    wait_ready(settings)
+    with step("Airflow"):
+        wait_ready(settings)
 
 
 def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:

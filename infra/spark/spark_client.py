@@ -192,8 +192,8 @@ def _wait_listening(endpoint: str) -> None:
     until_answered(knock, SparkUnreachable, _RESTART_S)
 
 
-def wait_warm(settings: Settings) -> None:
-    """Waits until the server answers, and runs some typical work on it, to speed up the first command.
+def wait_warm(settings: Settings, *, is_new: bool = True) -> None:
+    """Waits until the server answers, and runs some typical work on a new one, to speed up the first command.
 
     Raises:
         ProcessFailed: it does not answer; names its log.
@@ -205,6 +205,7 @@ def wait_warm(settings: Settings) -> None:
     except SparkUnreachable as error:
         raise ProcessFailed(error.message, hint=f"See {settings.logs / f'{connect_server.NAME}.log'}.") from error
     try:
-        warm_up(spark, settings.home / "spark" / "warm-up")
+        if is_new:
+            warm_up(spark, settings.home / "spark" / "warm-up")
     finally:
         spark.stop()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from cli.platform_start import _ensure_topics, _failed
+from cli.platform_start import _ensure_topics, _failed, _wait_spark
 from infra.chosen_domains import choose_domains
 from infra.delta.lake import Lake
 from infra.errors import BadSetting
@@ -111,6 +112,20 @@ def test_commands_without_names_are_of_the_chosen_domains(
     assert [cli("reconcile").code, cli("quality").code] == [0, 0]
     shop = [table.full_name for table in load().in_order("shop")]
     assert asked == [[], [], ["shop"], shop]
+
+
+@pytest.mark.parametrize(
+    ("pid", "before", "is_new"), [(7, set(), True), (7, {5, 6}, True), (None, {5}, True), (7, {5, 7}, False)]
+)
+def test_a_spark_server_that_ran_before_is_not_warmed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pid: int | None, before: set[int], is_new: bool
+) -> None:
+    server = ProcessState(name="spark", state="RUNNING", pid=pid, uptime_s=60.0, starts=1, detail="")
+    asked: list[bool] = []
+    monkeypatch.setattr("infra.process.supervisor.state", lambda _: [replace(server, name="broker", pid=5), server])
+    monkeypatch.setattr("infra.spark.spark_client.wait_warm", lambda _, *, is_new: asked.append(is_new))
+    _wait_spark(Settings(home=tmp_path), before)
+    assert asked == [is_new]
 
 
 @pytest.mark.platform
