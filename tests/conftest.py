@@ -41,7 +41,11 @@ LONG = ("platform", "chaos", "servers", "batch", "rebuild", "nexmark", "tpch", "
 SPREAD = ("test_exactly_once.py",)
 """Files of long tests that share nothing but what every worker has: each test goes to whichever worker is free."""
 SHARED = {
-    "airflow": ("tests/infra/airflow/test_airflow_processes.py", "tests/platform/airflow/test_dag_runs.py"),
+    "airflow": (
+        "tests/infra/airflow/test_airflow_processes.py",
+        "tests/platform/airflow/test_dag_runs.py",
+        "tests/platform/airflow/test_forget_dag.py",
+    ),
     "PostgreSQL": (
         "tests/infra/postgres/test_database_connection.py",
         "tests/infra/capture/test_catalog_changes.py",

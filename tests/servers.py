@@ -155,7 +155,8 @@ from tables.declare.registry import Registry, load
 command.PROGRAM = (sys.executable, "-m", "tests.platform.airflow.fake_commands")
 declared = load()
 few = [f"flights.{name}" for name in ("flights", "airport_weather", "delays_by_hour", "carrier_days")]
-for made in make_dags(Registry(declared.topics, {name: declared.tables[name] for name in few}), "flights"):
+of_flights = make_dags(Registry(declared.topics, {name: declared.tables[name] for name in few}), "flights")
+for made in (*of_flights, *make_dags(declared, "shop", only="shop.forget")):
     if made.dag_id == "flights.replay":
         made.get_task("approve").response_timeout = timedelta(seconds=10)
     if made.dag_id != "flights.stream":  # it would look for a driver every minute
