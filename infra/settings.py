@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
+from urllib.parse import urlsplit
 
 from infra.errors import BadSetting
 
@@ -17,6 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "TWOFOLD_"
 SECRETS = frozenset({"airflow_password", "spark", "schema_registry", "database", "key_of_keys"})
 IN_PROCESS = "local"
+ADMIN = "admin"
+"""The user of Airflow that is always there, and its role."""
+ROLES = ("viewer", "user", "op", ADMIN)
 _CHOICES = {"Engine": get_args(Engine), "Switch": get_args(Switch)}
 _NOT_IN_PATHS = r"%[]\^|{}*?"
 """delta-rs panics at some of these and mistakes others; Spark takes the rest for patterns."""
@@ -83,6 +87,11 @@ class Settings:
         "replaced; empty: `webhook-secrets` under home, in which `up` makes those that are missing",
     )
     airflow_port: int = _setting(18080, "port of the Airflow UI and API")
+    airflow_url: str = _setting(
+        "",
+        "address of Airflow for people, through a proxy of yours that passes paths on as they are, such as "
+        "`https://data.example.org/airflow`; empty: the port on 127.0.0.1",
+    )
     page_port: int = _setting(18085, "port of `./twofold page`, the page without Airflow")
     airflow_notifier: str = _setting(
         "",
@@ -90,6 +99,12 @@ class Settings:
         "fails; empty: a failure is logged only",
     )
     airflow_password: str = _setting("", "password of the Airflow user `admin`; empty: made once, kept in home")
+    airflow_users: str = _setting(
+        "",
+        "further users of Airflow and of the page, `name:role, name:role`; a `viewer` reads, a `user` also starts runs "
+        "and approves, an `op` also sets pools and variables, an `admin` may all; `up` prints their passwords; empty: "
+        "the user `admin` alone",
+    )
     spark: str = _setting(
         "",
         "where batch work runs: `sc://host:port/...`, any Spark Connect endpoint; `local`, in each command's own "
@@ -138,6 +153,16 @@ class Settings:
     def receiver_address(self) -> str:
         """The address of the receiver of webhooks; a topic is `/DOMAIN/TOPIC` below it."""
         return f"http://127.0.0.1:{self.webhook_port}"
+
+    @property
+    def airflow_address(self) -> str:
+        """The address of Airflow for people, without a trailing slash."""
+        return self.airflow_url.rstrip("/") or f"http://127.0.0.1:{self.airflow_port}"
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The users of Airflow, by name, and their roles."""
+        return {ADMIN: ADMIN, **dict(_users(self.airflow_users))}
 
     @property
     def bootstrap_servers(self) -> str:
@@ -218,6 +243,7 @@ class Settings:
         settings = cls(**values)  # type: ignore[arg-type]
         _require_place("HOME", str(settings.home))
         _require_place("LAKE", settings.lake)
+        _require_users(settings.airflow_users)
         return settings
 
     def environment(self) -> dict[str, str]:
@@ -240,6 +266,28 @@ def _require_place(name: str, place: str) -> None:
         )
 
 
+def _users(text: str) -> list[tuple[str, str]]:
+    """Splits `name:role, name:role`."""
+    return [(user.partition(":")[0], user.partition(":")[2]) for user in map(str.strip, text.split(",")) if user]
+
+
+def _require_users(text: str) -> None:
+    users = _users(text)
+    for name, role in users:
+        is_name = name.isascii() and name.translate(dict.fromkeys(map(ord, "-._"))).isalnum()
+        if not is_name or role not in ROLES or [name for name, _ in [(ADMIN, ADMIN), *users]].count(name) > 1:
+            raise BadSetting(
+                f"{PREFIX}AIRFLOW_USERS={text!r}, at {name + ':' + role!r}: expected name:role, each name once, of "
+                f"letters, digits and . - _, and a role of {', '.join(ROLES)}.",
+                hint=f"Write for example ada:viewer; the user {ADMIN} is always there.",
+            )
+
+
+def _is_address(text: str) -> bool:
+    parts = urlsplit(text)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+
+
 def _parse(variable: str, text: str, kind: object) -> object:
     if kind == "Path":
         return Path(text).expanduser().resolve()
@@ -256,6 +304,11 @@ def _parse(variable: str, text: str, kind: object) -> object:
         raise BadSetting(
             f"{variable}={text!r}: expected sc://host:port/..., {IN_PROCESS}, or nothing.",
             hint=f"Unset {variable} to use the supervised Spark server.",
+        )
+    if variable == PREFIX + "AIRFLOW_URL" and text and not _is_address(text):
+        raise BadSetting(
+            f"{variable}={text!r}: expected http:// or https://, a host, and a path or none.",
+            hint=f"Unset {variable} if people reach Airflow on 127.0.0.1.",
         )
     choices = _CHOICES.get(str(kind), ())
     if choices and text not in choices:

@@ -45,6 +45,11 @@ SHARED = {
         "tests/infra/airflow/test_airflow_processes.py",
         "tests/platform/airflow/test_dag_runs.py",
         "tests/platform/airflow/test_forget_dag.py",
+        "tests/platform/airflow/test_users.py",
+    ),
+    "platform of flights": (
+        "tests/platform/airflow/test_airflow_repairs.py",
+        "tests/platform/airflow/test_page_in_airflow.py",
     ),
     "PostgreSQL": (
         "tests/infra/postgres/test_database_connection.py",
@@ -68,7 +73,6 @@ WAITING = (
     *SHARED,
     "tests/platform/test_demos.py",
     "tests/docs/test_tutorial.py",
-    "tests/platform/airflow/test_airflow_repairs.py",
     "tests/platform/test_killed_broker.py",
 )
 """Files whose tests wait for servers: the last worker begins with them."""

@@ -16,6 +16,7 @@ from infra.airflow import airflow_api, airflow_processes
 from infra.kafka import broker as kafka
 from infra.kafka import topic_admin
 from infra.process import supervisor
+from infra.process.ports import HOST
 from infra.settings import ROOT, Settings
 from infra.spark import connect_server
 from tables.declare.registry import load
@@ -162,13 +163,22 @@ for made in (*of_flights, *make_dags(declared, "shop", only="shop.forget")):
     if made.dag_id != "flights.stream":  # it would look for a driver every minute
         globals()[made.dag_id] = made
 """
+USERS = "vera:viewer, uwe:user"
+"""Further users of the Airflow of the tests."""
 
 
 @pytest.fixture(scope="session")
 def airflow_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Settings of a supervised Airflow, ready, with these DAGs and no other server."""
     home = tmp_path_factory.mktemp("airflow")
-    settings = Settings(home=home, airflow_port=free_port(), airflow_password="of the test")
+    port = free_port()
+    settings = Settings(
+        home=home,
+        airflow_port=port,
+        airflow_url=f"http://{HOST}:{port}/air",  # as through a proxy: all that asks Airflow has to know the path
+        airflow_password="of the test",
+        airflow_users=USERS,
+    )
     dags = home / "dags"
     dags.mkdir()
     texts = {

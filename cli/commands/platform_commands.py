@@ -15,7 +15,7 @@ from cli.commands.outputs_commands import outputs_table
 from cli.console import Json, make_table, out, print_json, step
 from cli.outputs_start import keeps_copies
 from infra.errors import LogGap
-from infra.settings import Settings
+from infra.settings import ADMIN, Settings
 from infra.text.printable import NOTHING, shown_age, shown_bytes, shown_duration
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def doctor(as_json: Json = False) -> None:
     from infra.process.doctor import examine
     from status.findings import declarations_finding, streams_finding, webhook_findings
     from status.parts.captures import capture_findings
+    from status.parts.framed_page import frame_finding
     from status.parts.outputs import outputs_finding
     from status.parts.unloaded_dags import dags_finding
     from tables.declare.registry import running
@@ -113,6 +114,7 @@ def doctor(as_json: Json = False) -> None:
         declarations_finding(Lake(settings), registry),
         streams_finding(settings, registry),
         dags_finding(settings, registry),
+        *frame_finding(settings),
         *capture_findings(settings, registry),
         *webhook_findings(settings, registry),
         *outputs_finding(settings, registry),
@@ -128,13 +130,12 @@ def doctor(as_json: Json = False) -> None:
 def page() -> None:
     """Serve the page on this machine, without Airflow: what needs you, tables, topics; until it is interrupted.
 
-    It only reads, and asks for the user and the password of Airflow.
+    It only reads, and asks for a user of Airflow and the password.
     """
-    from infra.airflow.airflow_processes import USER, password
     from page.server.standalone import address, serve
 
     settings = Settings.from_environment()
-    out.print(f"{address(settings)}  [dim]user {USER}, password {escape(password(settings))}; stop it with Ctrl-C[/]")
+    out.print(f"{address(settings)}  [dim]{'; '.join(map(escape, _users(settings)))}; stop it with Ctrl-C[/]")
     serve(settings)
 
 
@@ -144,10 +145,8 @@ def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = T
 
     lines = []
     if airflow:
-        from infra.airflow.airflow_processes import USER, base_url, password
-
-        lines += [("Airflow", base_url(settings)), ("", f"user {USER}, password {password(settings)}")]
-        lines += [("Page", f"{base_url(settings)}/twofold/")]
+        lines += [("Airflow", settings.airflow_address), *(("", user) for user in _users(settings))]
+        lines += [("Page", f"{settings.airflow_address}/twofold/")]
     for at, names in _databases(settings, registry).items():
         lines += [("Database", f"{at.host}:{at.port}, database {' and '.join(names)}")]
         lines += [("", f"user {at.user}, password {at.password}")]
@@ -165,6 +164,16 @@ def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = T
     ]
     body = "\n".join(f"[dim]{name:<9}[/]{escape(text)}" for name, text in lines)
     out.print(Panel(body, title="Twofold is running", expand=False))
+
+
+def _users(settings: Settings) -> list[str]:
+    """Returns a line for each user of Airflow."""
+    from infra.airflow.airflow_processes import passwords
+
+    return [
+        f"user {name}, password {word}{'' if name == ADMIN else f', {settings.roles[name]}'}"
+        for name, word in passwords(settings).items()
+    ]
 
 
 def _databases(settings: Settings, registry: Registry) -> dict[Address, list[str]]:

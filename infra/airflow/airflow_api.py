@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from infra.airflow import airflow_processes
 from infra.errors import BadArgument, ProcessFailed
-from infra.settings import Settings
+from infra.settings import ADMIN, Settings
 
 TIMEOUT_S = 30
 LOOKS = 3
@@ -197,7 +197,7 @@ class Client:
             ) from error
 
     def _sign_in(self) -> str:
-        credentials = {"username": airflow_processes.USER, "password": airflow_processes.password(self._settings)}
+        credentials = {"username": ADMIN, "password": airflow_processes.passwords(self._settings)[ADMIN]}
         self._token = None
         return str(self._call("POST", "/auth/token", credentials, authenticate=False)["access_token"])
 

@@ -11,14 +11,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from infra.errors import ProcessFailed
 from infra.process.ports import HOST
 from infra.process.secret_files import ensure_secret
 from infra.process.supervisord import Program
-from infra.settings import ROOT, Settings
+from infra.settings import ADMIN, ROOT, Settings
 
-USER = "admin"
 DAGS = ROOT / "dags"
 # Without --skip-serve-logs two of them would serve their logs to the world, on fixed ports.
 COMPONENTS = {
@@ -44,7 +44,7 @@ def prepare(settings: Settings) -> None:
 
     version = importlib.metadata.version("apache-airflow")
     directory(settings).mkdir(parents=True, exist_ok=True)
-    _passwords(settings).write_text(json.dumps({USER: password(settings)}))
+    _passwords(settings).write_text(json.dumps(passwords(settings)))
     _passwords(settings).chmod(0o600)
     migrated = directory(settings) / "migrated"
     if migrated.exists() and migrated.read_text() == version and _database(settings).exists():
@@ -95,13 +95,13 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
         "CORE__FERNET_KEY": _secret(settings, "fernet.key"),
         "CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
         "CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
-        "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        "CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in settings.roles.items()),
         "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": _passwords(settings),
         # SQLite lets one write at a time; after five seconds, its default, the API would answer with an error.
         "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_database(settings)}?timeout={DATABASE_WAIT_S}",
         "API__HOST": HOST,
         "API__PORT": settings.airflow_port,
-        "API__BASE_URL": address,
+        "API__BASE_URL": settings.airflow_address,
         "API__WORKERS": 1,
         "API__SECRET_KEY": _secret(settings, "api.key"),
         "API_AUTH__JWT_SECRET": _secret(settings, "jwt.key"),
@@ -125,8 +125,8 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
 
 
 def base_url(settings: Settings) -> str:
-    """Returns the address of the Airflow UI."""
-    return f"http://{HOST}:{settings.airflow_port}"
+    """Returns the address of Airflow on this machine; its path is that of the address for people."""
+    return f"http://{HOST}:{settings.airflow_port}{urlsplit(settings.airflow_address).path}"
 
 
 def parser_log(settings: Settings) -> Path:
@@ -155,9 +155,14 @@ def directory(settings: Settings) -> Path:
     return settings.home / "airflow"
 
 
-def password(settings: Settings) -> str:
-    """Returns the password of the user `admin`: the setting, or one that was generated for this home."""
-    return settings.airflow_password or _secret(settings, "admin.password", lambda: secrets.token_urlsafe(9))
+def passwords(settings: Settings) -> dict[str, str]:
+    """Maps each user to the password: of `admin` the setting, else one that was generated for this home."""
+    made = {
+        name: _secret(settings, f"{name}.password", lambda: secrets.token_urlsafe(9))
+        for name in settings.roles
+        if name != ADMIN or not settings.airflow_password
+    }
+    return {ADMIN: settings.airflow_password, **made}
 
 
 def _secret(settings: Settings, name: str, make: Callable[[], str] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Serves the page alone, without Airflow: on this machine only, with Airflow's password."""
+"""Serves the page alone, without Airflow: on this machine only, for Airflow's users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPBasic, HTTPBasicCredentials
 
-from infra.airflow.airflow_processes import USER, password
+from infra.airflow.airflow_processes import passwords
 from infra.process.ports import HOST, require_free
 from infra.settings import PREFIX, Settings
 from page.server.app import application
@@ -44,18 +44,19 @@ def address(settings: Settings) -> str:
 
 
 def signed_in(settings: Settings) -> Callable[..., None]:
-    """Returns the dependency that lets in those who know the password of Airflow's user, by a name of this machine.
+    """Returns the dependency that lets in those who know the password of a user of Airflow, by a name of this machine.
 
     The name is checked since a page elsewhere could have its own name lead here, and read with the browser's password.
     """
     names = {f"{name}:{settings.page_port}" for name in _NAMES}
-    expected = (USER.encode(), password(settings).encode())
+    users = [(name.encode(), word.encode()) for name, word in passwords(settings).items()]
 
     def allowed(request: Request, given: Annotated[HTTPBasicCredentials | None, Depends(_BASIC)]) -> None:
         if request.headers.get("host", "") not in names:
             raise HTTPException(421)
         both = (given.username.encode(), given.password.encode()) if given else (b"", b"")
-        if not all(map(secrets.compare_digest, both, expected)):
+        # Each is compared with all, so that the time of an answer says nothing of them.
+        if sum(all([*map(secrets.compare_digest, both, user)]) for user in users) == 0:
             raise HTTPException(401, headers={"WWW-Authenticate": 'Basic realm="Twofold"'})
 
     return allowed

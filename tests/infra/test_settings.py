@@ -37,6 +37,17 @@ def test_a_child_process_gets_the_same_settings(tmp_path: Path) -> None:
         ("TWOFOLD_KAFKA_PROT", "9092", "TWOFOLD_KAFKA_PORT"),
         ("TWOFOLD_HOME", "/srv/a [b]", r"none of % [ ] \ ^"),
         ("TWOFOLD_LAKE", "/srv/50%", "with % in its name"),
+        ("TWOFOLD_AIRFLOW_URL", "data.example.org/airflow", "http:// or https://"),
+        ("TWOFOLD_AIRFLOW_URL", "https:///airflow", "a host"),
+        ("TWOFOLD_AIRFLOW_URL", "https://data.example.org/?x", "a path or none"),
+        ("TWOFOLD_AIRFLOW_USERS", "ada", "name:role"),
+        ("TWOFOLD_AIRFLOW_USERS", "ada:owner", "a role of viewer, user, op, admin"),
+        ("TWOFOLD_AIRFLOW_USERS", "ada:Viewer", "a role of viewer, user, op, admin"),
+        ("TWOFOLD_AIRFLOW_USERS", "ada:viewer:team", "a role of viewer, user, op, admin"),
+        ("TWOFOLD_AIRFLOW_USERS", "../ada:viewer", "of letters, digits"),
+        ("TWOFOLD_AIRFLOW_USERS", ":viewer", "of letters, digits"),
+        ("TWOFOLD_AIRFLOW_USERS", "ada:viewer, bob:op, ada:op", "each name once"),
+        ("TWOFOLD_AIRFLOW_USERS", "admin:viewer", "each name once"),
     ],
 )
 def test_a_bad_value_is_refused_with_its_name_and_what_was_expected(variable: str, value: str, said: str) -> None:
@@ -45,6 +56,18 @@ def test_a_bad_value_is_refused_with_its_name_and_what_was_expected(variable: st
 
     assert variable in str(refused.value)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "roles"),
+    [
+        ("", {"admin": "admin"}),
+        ("ada:viewer", {"admin": "admin", "ada": "viewer"}),
+        (" ada.l-1:user,,bob_2:admin ", {"admin": "admin", "ada.l-1": "user", "bob_2": "admin"}),
+    ],
+)
+def test_the_administrator_is_always_a_user_of_airflow(text: str, roles: dict[str, str]) -> None:
+    assert Settings.from_environment({"TWOFOLD_AIRFLOW_USERS": text}).roles == roles
 
 
 def test_every_setting_is_documented() -> None:

@@ -22,16 +22,27 @@ def test_secrets_are_made_once_and_only_their_owner_can_read_them(settings: Sett
 
     assert first == second
     secrets = list((settings.home / "airflow" / "secrets").iterdir())
-    assert len(secrets) == 3
+    assert len(secrets) == 3, "and each user's password, once it is asked for"
     assert {file.stat().st_mode & 0o777 for file in secrets} == {0o600}
 
 
 def test_a_password_of_yours_goes_before_the_one_that_was_made(settings: Settings) -> None:
-    made = airflow_processes.password(settings)
+    made = airflow_processes.passwords(settings)
 
-    assert airflow_processes.password(settings) == made
-    assert len(made) >= 12
-    assert airflow_processes.password(replace(settings, airflow_password="mine")) == "mine"
+    assert airflow_processes.passwords(settings) == made
+    assert len(made["admin"]) >= 12
+    assert airflow_processes.passwords(replace(settings, airflow_password="mine")) == {"admin": "mine"}
+
+
+def test_each_user_has_a_role_and_a_password_of_its_own(settings: Settings) -> None:
+    settings = replace(settings, airflow_password="mine", airflow_users="vera:viewer, uwe:user")
+    passwords = airflow_processes.passwords(settings)
+    assert airflow_processes.passwords(settings) == passwords
+    assert list(passwords) == ["admin", "vera", "uwe"]
+    assert len({*passwords.values(), "mine"}) == 3
+    assert all(len(password) >= 12 for name, password in passwords.items() if name != "admin")
+    environment = airflow_processes.environment(settings)
+    assert environment["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"] == "admin:admin,vera:viewer,uwe:user"
 
 
 def test_port_and_address_change_together(settings: Settings) -> None:
@@ -40,6 +51,15 @@ def test_port_and_address_change_together(settings: Settings) -> None:
     assert environment["AIRFLOW__API__PORT"] == "12345"
     assert environment["AIRFLOW__API__BASE_URL"] == "http://127.0.0.1:12345"
     assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:12345/execution/"
+
+
+def test_behind_a_proxy_all_that_asks_airflow_knows_its_path(settings: Settings) -> None:
+    settings = replace(settings, airflow_port=12345, airflow_url="https://data.example.org/airflow/")
+    environment = airflow_processes.environment(settings)
+
+    assert environment["AIRFLOW__API__BASE_URL"] == "https://data.example.org/airflow"
+    assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:12345/airflow/execution/"
+    assert airflow_processes.base_url(settings) == "http://127.0.0.1:12345/airflow"
 
 
 def test_who_finds_the_database_in_use_waits_for_it(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""The page without Airflow: on this machine, by its own name, with Airflow's password."""
+"""The page without Airflow: on this machine, by its own name, with the passwords of Airflow's users."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
+from infra.airflow.airflow_processes import passwords
 from infra.settings import Settings
 from page.known import Knowledge
 from page.server.app import application
@@ -19,21 +20,24 @@ EVERY = (*PAGES, "/static/page.css", "/static/page.js", "/docs", "/openapi.json"
 
 @pytest.fixture
 def browser(settings: Settings) -> TestClient:
-    settings = replace(settings, airflow_password="sesame", page_port=18099)
+    settings = replace(settings, airflow_password="sesame", airflow_users="vera:viewer", page_port=18099)
     saved(settings)
     app = application(settings, signed_in(settings), knowledge=Knowledge(settings, advance=False))
     assert address(settings) == "http://127.0.0.1:18099/"
     return TestClient(app, base_url="http://127.0.0.1:18099", follow_redirects=False)
 
 
-def test_who_knows_the_password_reads(browser: TestClient) -> None:
+def test_who_knows_the_password_reads(browser: TestClient, settings: Settings) -> None:
+    vera = passwords(replace(settings, airflow_users="vera:viewer"))["vera"]
+    assert {browser.get(path, auth=("vera", vera)).status_code for path in PAGES} <= {200, 303}
     assert {browser.get(path, auth=("admin", "sesame")).status_code for path in PAGES} <= {200, 303}
     browser.base_url = "http://localhost:18099"
     assert browser.get("/", auth=("admin", "sesame")).status_code == 200
 
 
 @pytest.mark.parametrize(
-    "given", [None, ("admin", ""), ("admin", "sesam"), ("", "sesame"), ("root", "sesame"), ("admin", "ü")]
+    "given",
+    [None, ("admin", ""), ("admin", "sesam"), ("", "sesame"), ("root", "sesame"), ("vera", "sesame"), ("admin", "ü")],
 )
 def test_others_are_asked_who_they_are_everywhere(browser: TestClient, given: tuple[str, str] | None) -> None:
     for method in ("GET", "POST", "DELETE"):

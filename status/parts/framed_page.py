@@ -1,0 +1,73 @@
+"""Finds out whether a proxy in front of Airflow forbids the frame in which Airflow shows the page."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from urllib.parse import urlsplit
+
+from infra.process import supervisor
+from infra.process.doctor import Finding
+from infra.settings import Settings
+
+PAGE = "/twofold/"
+OPTIONS, POLICY = "X-Frame-Options", "Content-Security-Policy"
+_WAIT_S = 10.0
+
+
+def frame_finding(settings: Settings) -> Iterator[Finding]:
+    """Looks at the page through the proxy that `airflow_url` names; nothing without one, or while nothing runs."""
+    if not settings.airflow_url or not supervisor.is_running(settings):
+        return
+    try:
+        wrong = forbids_frames(settings.airflow_address, _headers(settings.airflow_address + PAGE))
+    except (OSError, http.client.HTTPException) as error:
+        wrong = f"{settings.airflow_address} does not answer: {error}"
+    yield Finding(
+        name="Frame",
+        ok=not wrong,
+        found=wrong or "allowed",
+        expected=f"Airflow's pages may show {settings.airflow_address}{PAGE} in a frame",
+        hint=f"Let the proxy send no {OPTIONS}, or SAMEORIGIN, and leave {POLICY} as Airflow sends it. "
+        f"Until then open {settings.airflow_address}{PAGE} itself.",
+    )
+
+
+def forbids_frames(address: str, headers: Sequence[tuple[str, str]]) -> str:
+    """Returns the header of an answer by which a browser shows no frame of it in a page of the same origin; or nothing.
+
+    A policy with `frame-ancestors` goes before `X-Frame-Options`, as the specification of the policy has it; of several
+    policies each must allow it.
+    """
+    ancestors = list(_ancestors([value for name, value in headers if name.lower() == POLICY.lower()]))
+    for sources in ancestors:
+        if not any(_allows(source, address) for source in sources):
+            return f"{POLICY}: frame-ancestors {' '.join(sources)}".rstrip()
+    options = [value for name, value in headers if name.lower() == OPTIONS.lower()]
+    known = {one.strip().lower() for one in ",".join(options).split(",")} & {"deny", "sameorigin", "allowall"}
+    return f"{OPTIONS}: {', '.join(options)}" if not ancestors and (known == {"deny"} or len(known) > 1) else ""
+
+
+def _ancestors(policies: Sequence[str]) -> Iterator[list[str]]:
+    """Yields the sources of the first `frame-ancestors` of each policy that has one."""
+    for policy in ",".join(policies).split(","):
+        directives = [directive.split() for directive in policy.lower().split(";")]
+        yield from [directive[1:] for directive in directives if directive[:1] == ["frame-ancestors"]][:1]
+
+
+def _allows(source: str, address: str) -> bool:
+    here = urlsplit(address.lower())
+    host = source.removeprefix(f"{here.scheme}://").rstrip("/")
+    return source in ("'self'", f"{here.scheme}:") or fnmatch(here.netloc, host)
+
+
+def _headers(url: str) -> list[tuple[str, str]]:
+    """Returns the headers of the answer; that it refuses who has not logged in makes no difference."""
+    try:
+        with urllib.request.urlopen(url, timeout=_WAIT_S) as answer:
+            return list(answer.headers.items())
+    except urllib.error.HTTPError as error:
+        return list(error.headers.items())
