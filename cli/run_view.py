@@ -93,13 +93,13 @@ def show_plan(plan: Plan, as_json: bool) -> None:
         print_published(plan, [])
 
 
-def publish_now(settings: Settings, plan: Plan, approved_by: str | None) -> list[RunResult]:
+def publish_now(settings: Settings, plan: Plan, approved_by: str | None, because: str = "") -> list[RunResult]:
     """Publishes a plan."""
     from batch.plan.publisher import publish_plan
     from tables.refresh.open_platform import opened
 
     with opened(settings, "publish", changed_domains(plan)) as platform:
-        return publish_plan(platform, plan.id, approved_by or getuser())
+        return publish_plan(platform, plan.id, approved_by or getuser(), because)
 
 
 def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
+from infra.airflow.dag_names import BACKFILL
 from status.catalog import Entry
+
+_APPROVAL = ("tasks", "approve", "required_actions")
 
 
 class Address(str):
@@ -33,9 +36,20 @@ class Links:
         path = "/".join(quote(part, safe="") for part in parts)
         return Address(f"{self.root}/{path}" + (f"?{urlencode(query)}" if query else ""))
 
-    def in_airflow(self, path: str) -> Address:
-        """Returns the address of a page of Airflow."""
+    def in_airflow(self, *parts: str) -> Address:
+        """Returns the address of a page of Airflow by the parts of its path."""
+        path = "/".join(quote(part, safe="") for part in parts)
         return Address(f"{self.root.rpartition('/')[0]}/{path}")
+
+    def dag(self, name: str, kind: str) -> Address:
+        """Returns the address of the DAG of a topic or table, by its full name, or of its domain."""
+        domain, _, table = name.partition(".")
+        return self.in_airflow("dags", ".".join([domain, kind, *([table] if kind == BACKFILL else [])]))
+
+    def run(self, asked_in: str, *, approval: bool = False) -> Address:
+        """Returns the address of the run that made a plan, or of its approval; `asked_in` as the plan has it."""
+        dag, _, run = asked_in.partition(" ")
+        return self.in_airflow("dags", dag, "runs", run, *(_APPROVAL if approval else ()))
 
     def about(self, name: str) -> Address:
         """Returns the address of the page of a topic or table, by its full name."""

@@ -112,6 +112,7 @@ class Plan:
         id: cause, time and digest: to approve an id is to approve exactly these rows.
         command: the command that would have published it at once, as arguments of `./twofold`.
         who, why: its author and the reason.
+        asked_in: DAG and run of Airflow that made it and ask for its approval, with a space between; empty: none.
         notes: further remarks, a line each.
         sample: the sample of rows that it covers; empty: all rows. A plan of a sample cannot be published.
         asks: more rows of a table change than its `approve_above`.
@@ -119,6 +120,7 @@ class Plan:
         begun_at, published_at, discarded_at: the times of these events, if they have happened.
         begun: table -> its version at `begun_at`; `left`: table -> number of rows that others changed before.
         done: the number of completed steps of the publication, see `batch.plan.steps`.
+        approved_by, because: the person who approved it and the reason.
         format: of the stored plan, see `FORMAT`.
     """
 
@@ -138,6 +140,8 @@ class Plan:
     published_at: datetime | None = None
     discarded_at: datetime | None = None
     approved_by: str = ""
+    because: str = ""
+    asked_in: str = ""
     format: int = 1
     begun: Mapping[str, int] = field(default_factory=dict)
     left: Mapping[str, int] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from batch.plan.plan import (
 from batch.plan.platform_copy import copied
 from batch.reconcile import reconcile_tables
 from batch.rewrite.accepted_decoding import by_partition
+from infra.airflow.dag_names import dag_run_of
 from infra.delta.change_feed import sides_of
 from infra.delta.delta_writer import CHANGE
 from infra.delta.lake import QUARANTINE, LoggedCommit
@@ -110,6 +112,7 @@ def make_plan(
         changes=changes,
         asks=_asks(changes, live.registry),
         compared=sum(result.compared or 0 for result in results),
+        asked_in=dag_run_of(os.environ),
     )
     draft.rename(plans.folder / plan.id)
     return plans.save(plan)

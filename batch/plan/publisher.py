@@ -100,7 +100,7 @@ def _rewrite(
     return [*published, *(result for result in computed if result.table not in changed)]
 
 
-def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunResult]:
+def publish_plan(platform: Platform, name: str, approved_by: str, because: str = "") -> list[RunResult]:
     """Publishes the stored rows of a plan, step by step.
 
     A row that is already right, by its stream or by an interrupted publication, is not changed. Downstream rows that
@@ -110,6 +110,7 @@ def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunRes
     Args:
         name: the plan's id, or a prefix of it.
         approved_by: the person who approved it, for the ledger of runs.
+        because: the reason, for the plan.
 
     Returns:
         The changes, also by an earlier interrupted publication; for a published plan, the changes made then.
@@ -130,7 +131,7 @@ def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunRes
         if plan.published_at:  # by the commits that were made, so that the answer is the same again
             return publisher.results()
         plans.require_open(plan)
-        return publisher.publish(approved_by)
+        return publisher.publish(approved_by, because)
 
 
 class _Publisher:
@@ -141,7 +142,7 @@ class _Publisher:
         self._tables = {change.table: _Publication(platform, plan, change) for change in plan.changes}
         self._finished: list[RunResult] = []
 
-    def publish(self, approved_by: str) -> list[RunResult]:
+    def publish(self, approved_by: str, because: str = "") -> list[RunResult]:
         """Continues after the last completed step; returns the runs, and the rows completed at the end.
 
         Raises: as `publish_plan`.
@@ -150,7 +151,7 @@ class _Publisher:
             table.require_unmoved()
         begun = {name: table.version for name, table in self._tables.items()}
         began = self.plan.begun_at or datetime.now(UTC)
-        self._save(begun_at=began, begun=begun, approved_by=approved_by)
+        self._save(begun_at=began, begun=begun, approved_by=approved_by, because=because)
         for table in self._tables.values():
             table.note_causes()
         for number, step in enumerate(steps_of(self.plan.changes)[self.plan.done :], self.plan.done + 1):

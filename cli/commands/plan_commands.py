@@ -137,7 +137,12 @@ def plans(
     out.print(make_table(None, columns, rows, right=["rows"], spare=["why", "expires", "of"]))
 
 
-def publish(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False) -> None:
+def publish(
+    plan: PlanName,
+    approved_by: ApprovedBy = None,
+    because: Annotated[str, typer.Option(metavar="TEXT", help="Why it was approved, for the plan.")] = "",
+    as_json: Json = False,
+) -> None:
     """Publish exactly the rows that PLAN has shown, each table in one commit; `rollback` takes them back.
 
     Refused if code or rows that the plan was made from have changed since. An interrupted publication continues when it
@@ -147,7 +152,7 @@ def publish(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = Fals
 
     settings = Settings.from_environment()
     kept = Plans(settings).find(plan)
-    outcomes = publish_now(settings, kept, approved_by)
+    outcomes = publish_now(settings, kept, approved_by, because)
     _print(kept, outcomes, as_json)
 
 

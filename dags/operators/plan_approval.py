@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException
 
 from dags.operators.command_operator import CommandOperator
@@ -19,6 +20,10 @@ PREVIEW, APPROVE, PUBLISH = "preview", "approve", "publish"
 """The tasks of each DAG that rewrites history, in this order."""
 UNCHANGED = "Nothing would change: there was nothing to publish."
 _PLAN = "plan"
+REASON = "because"
+"""The field of an approval; a DAG may have a param `reason` of its own."""
+LONGEST_REASON = 500
+"""Characters."""
 _LINES = 60  # of a plan on the page of an approval; `./twofold plans` has all
 
 
@@ -53,16 +58,34 @@ class PlanOperator(CommandOperator):
 
 
 class Approval(ApprovalOperator):
-    """Waits until a person approves or rejects what its body shows."""
+    """Waits until a person approves, with a reason, or rejects what its body shows."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(task_id=APPROVE, **settings)
+        about = f"Why it is right: to approve it takes a reason of up to {LONGEST_REASON} characters. Airflow keeps it."
+        reason = Param("", title="Reason", type=["null", "string"], description=about)
+        # Airflow hands the params of the DAG to each constructor, and adds them again in the next.
+        super().__init__(**{**settings, "task_id": APPROVE, "params": {REASON: reason}})
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Ends the wait; fails without a retry if it was approved without a reason, which Airflow does not check."""
+        if self.APPROVE in event.get("chosen_options", ()) and not is_reason(event["params_input"]):
+            raise AirflowFailException(
+                f"It was approved without a reason of 1 to {LONGEST_REASON} characters: nothing was done. Clear this "
+                "task, and Airflow asks again."
+            )
+        return super().execute_complete(context, event)
 
     def process_trigger_event_error(self, event: dict[str, Any]) -> None:
         """Fails without a retry if the approval times out: a retry would ask about what was shown long ago."""
         if event["error_type"] == "timeout":
             raise AirflowFailException("No person has answered in time: nothing was done. Start the DAG again.")
         super().process_trigger_event_error(event)
+
+
+def is_reason(given: object) -> bool:
+    """Whether what a person has filled in is a reason and nothing else."""
+    reason = given.get(REASON) if isinstance(given, Mapping) and set(given) == {REASON} else None
+    return isinstance(reason, str) and 0 < len(reason.strip()) <= LONGEST_REASON
 
 
 class PlanApproval(Approval):
@@ -95,7 +118,9 @@ class PlanApproval(Approval):
 
 
 def published_plan(context: Context) -> list[str]:
-    """Returns `PLAN --approved-by NAME` of the shown plan and the person who approved it."""
+    """Returns `PLAN --approved-by NAME --because=REASON` of the shown plan and the person who approved it."""
     pull = context["ti"].xcom_pull
-    person = (pull(task_ids=APPROVE) or {}).get("responded_by_user") or {}
-    return [str(pull(task_ids=APPROVE, key=_PLAN)), "--approved-by", str(person.get("name") or "Airflow")]
+    answer = pull(task_ids=APPROVE) or {}
+    person, reason = answer.get("responded_by_user") or {}, (answer.get("params_input") or {}).get(REASON)
+    because = [f"--because={reason.strip()}"] if reason else []
+    return [str(pull(task_ids=APPROVE, key=_PLAN)), "--approved-by", str(person.get("name") or "Airflow"), *because]

@@ -158,10 +158,10 @@ class Client:
         asked = self._call("GET", f"{_run(dag_id, run_id)}/hitlDetails?task_id=approve")["hitl_details"]
         return asked[0] if asked and not asked[0]["response_received"] else None
 
-    def answer(self, dag_id: str, run_id: str, option: str) -> None:
-        """Answers that question by one of its options."""
+    def answer(self, dag_id: str, run_id: str, option: str, reason: str = "") -> None:
+        """Answers that question by one of its options; an approval needs a reason."""
         path = f"{_run(dag_id, run_id)}/taskInstances/approve/-1/hitlDetails"
-        self._call("PATCH", path, {"chosen_options": [option], "params_input": {}})
+        self._call("PATCH", path, {"chosen_options": [option], "params_input": {"because": reason} if reason else {}})
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
         """Returns the log of one try of a task, one line per event."""

@@ -237,7 +237,7 @@ class _Pages:
             ),
             503: ("Nothing is known yet", str(error.detail)),
         }.get(error.status_code, ("It did not work", str(error.detail)))
-        action = self._links(request, None).in_airflow("") if error.status_code == 401 and self._airflow else ""
+        action = self._links(request, None).in_airflow() if error.status_code == 401 and self._airflow else ""
         command = "./twofold status" if error.status_code == 503 else ""
         return self._message(
             request, heading, text, status=error.status_code, headers=error.headers, action=action, command=command

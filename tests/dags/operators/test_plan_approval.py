@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from dags.operators.plan_approval import PlanApproval, PlanOperator, published_plan
+from dags.operators.plan_approval import Approval, PlanApproval, PlanOperator, published_plan
 
 FOUND: dict[str, Any] = {
     "plan": {"id": "repair-1-abc", "changes": [{}], "asks": True},
@@ -72,14 +73,50 @@ def test_a_command_that_prints_no_plan_is_a_mistake(stand_in: Callable[[str], No
 
 
 @pytest.mark.parametrize(
-    ("answer", "person"), [({"responded_by_user": {"id": "7", "name": "ada"}}, "ada"), (None, "Airflow")]
+    ("answer", "by"),
+    [
+        (
+            {"responded_by_user": {"id": "7", "name": "ada"}, "params_input": {"because": " --it is 'right' "}},
+            ["ada", "--because=--it is 'right'"],
+        ),
+        ({"responded_by_user": {"id": "7", "name": "ada"}, "params_input": {}}, ["ada"]),
+        (None, ["Airflow"]),
+    ],
 )
-def test_exactly_the_plan_that_was_shown_is_published(answer: dict[str, Any] | None, person: str) -> None:
+def test_exactly_the_plan_that_was_shown_is_published(answer: dict[str, Any] | None, by: list[str]) -> None:
     instance = Instance(answer)
     context: Any = {"ti": instance, "params": {"ask": False}}
     PlanApproval().execute(context)
     instance.plan = "repair-2-def"  # the preview was run again before the answer
-    assert published_plan(context) == ["repair-1-abc", "--approved-by", person]
+    assert published_plan(context) == ["repair-1-abc", "--approved-by", *by]
+
+
+def event(option: str, given: object) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    return {"chosen_options": [option], "params_input": given, "responded_at": now, "responded_by_user": {"name": "a"}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [None, {}, {"because": ""}, {"because": " \n\t"}, {"because": None}, {"because": 7}, {"because": ["x"]},
+     {"reason": "x"}, {"because": "x" * 501}, {"because": "x", "more": "y"}, "reason"],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [Approval, PlanApproval])
+def test_an_approval_without_a_reason_does_nothing(kind: Callable[..., Approval], given: object) -> None:
+    """Airflow passes on whatever was sent: its form and its API check none of it."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    shown = {"subject": "?"} if kind is Approval else {}
+    with pytest.raises(AirflowFailException, match="without a reason"):
+        kind(**shown).execute_complete({}, event("Approve", given))  # type: ignore[typeddict-item]
+
+
+def test_an_approval_with_a_reason_goes_on_and_a_rejection_needs_none() -> None:
+    answer = PlanApproval().execute_complete({}, event("Approve", {"because": "it is right"}))  # type: ignore[typeddict-item]
+    assert answer["params_input"] == {"because": "it is right"}
+    for given in ({}, {"because": ""}, {"because": None}):
+        rejected = PlanApproval().execute_complete({}, event("Reject", given))  # type: ignore[typeddict-item]
+        assert rejected["chosen_options"] == ["Reject"]
 
 
 @pytest.mark.parametrize(

@@ -71,15 +71,28 @@ class Elements(HTMLParser):
         self.is_in_cell = self.is_in_cell and tag not in ("td", "th", "tr", "table")
 
 
-def client(settings: Settings) -> TestClient:
-    app = application(settings, lambda: None, knowledge=Knowledge(settings, advance=False))
-    return TestClient(app, follow_redirects=False)
+def client(settings: Settings, *, root: str = "") -> TestClient:
+    """A browser of the page alone, or mounted in Airflow below this path."""
+    app = application(settings, lambda: None, airflow=bool(root), knowledge=Knowledge(settings, advance=False))
+    return TestClient(app, follow_redirects=False, root_path=root)
 
 
 def page(settings: Settings, path: str) -> Elements:
     answer = client(settings).get(path)
     assert answer.status_code == 200, answer.text
     return Elements(answer.text)
+
+
+def test_a_table_and_a_topic_lead_to_the_forms_of_their_rewrites(settings: Settings) -> None:
+    saved(settings)
+    forms = {
+        f"/tables/{HOURS}": ["plant.backfill.hours", "plant.repair", "plant.rebuild"],
+        f"/topics/{READINGS}": ["plant.replay", "plant.redrive"],
+    }
+    for path, dags in forms.items():
+        found = Elements(client(settings, root="/air/twofold").get(f"/air/twofold{path}").text)
+        assert [one for one in found.addresses if "/dags/" in one] == [f"/air/dags/{dag}" for dag in dags]
+        assert "/dags/" not in str(page(settings, path).addresses), "there is none without Airflow"
 
 
 def corrected(lake: Lake, keys: list[str], values: list[str]) -> None:

@@ -68,6 +68,31 @@ def test_what_can_be_done_about_a_plan_follows_from_its_state(
     assert command in text
 
 
+ASKED = "plant.backfill.hours manual__2013-01-05T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("facts", "address"),
+    [
+        ({}, "/tasks/approve/required_actions"),
+        ({"published_at": NOW, "approved_by": "ann", "because": "it was seen"}, ""),
+        ({"expires_at": NOW - timedelta(days=1)}, ""),
+    ],
+)
+def test_a_plan_of_airflow_leads_to_its_run_and_its_approval(
+    settings: Settings, facts: dict[str, Any], address: str
+) -> None:
+    saved(settings)
+    plan = kept(settings, asked_in=ASKED, **facts)
+    found = Elements(client(settings, root="/air/twofold").get(f"/air/twofold/plans/{plan.id}").text)
+    run = "/air/dags/plant.backfill.hours/runs/manual__2013-01-05T00%3A00%3A00%2B00%3A00"
+    assert [one for one in found.addresses if "/dags/" in one] == [run + address]
+    assert ("approved by ann: it was seen" in "".join(found.text)) == bool(plan.because)
+    alone = page(settings, f"/plans/{plan.id}")
+    assert not [one for one in alone.addresses if "/dags/" in one]
+    assert (ASKED in alone.text) == (not facts), "the address of its run is for Airflow alone"
+
+
 def test_plans_that_wait_come_first(settings: Settings) -> None:
     saved(settings)
     assert "No plan waits" in page(settings, "/plans").text

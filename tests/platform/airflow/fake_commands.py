@@ -17,6 +17,7 @@ from batch.audit.topic_audit import TopicReport
 from batch.ledgers.run_result import Audited, Cause, RunResult
 from batch.plan.plan import LASTS, Plan, Plans, TableChange
 from cli.__main__ import main
+from infra.airflow.dag_names import dag_run_of
 from infra.errors import NotArchived, QualityFailed
 from infra.settings import Settings
 from quality.check_result import Verdict
@@ -72,6 +73,7 @@ def make_plan(
         expires_at=now + LASTS,
         changes=[] if names[0] == RIGHT else [change],
         asks=names[0] != RIGHT,
+        asked_in=dag_run_of(os.environ),
         **about,
     )
     plans = Plans(settings)
@@ -79,7 +81,7 @@ def make_plan(
     return plans.save(made)
 
 
-def publish_plan(platform: object, name: str, approved_by: str) -> list[RunResult]:
+def publish_plan(platform: object, name: str, approved_by: str, because: str) -> list[RunResult]:
     [change] = Plans(Settings.from_environment()).find(name).changes
     if change.table == BREAKS_A_RULE:
         raise QualityFailed(f"1 row of {change.table} breaks flights > 0.")

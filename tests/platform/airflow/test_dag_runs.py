@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from batch.plan.plan import Plans
 from infra.airflow.airflow_api import Client
 from infra.errors import BadArgument, ProcessFailed
 from infra.process.readiness import until_answered
@@ -166,14 +167,15 @@ def test_a_dag_of_ones_own_runs_once_for_each_day_that_changed(client: Client, r
 
 
 def test_a_killed_preview_is_repeated_and_published_once_approved(
-    client: Client, rewrites: dict[str, str], asked: None
+    client: Client, rewrites: dict[str, str], asked: None, airflow_alone: Settings
 ) -> None:
     """The person rejects another plan at the same time: nothing of that is published."""
-    client.answer(APPROVED, rewrites[APPROVED], "Approve")
+    assert Plans(airflow_alone).find("repair-1-").asked_in == f"{APPROVED} {rewrites[APPROVED]}"
+    client.answer(APPROVED, rewrites[APPROVED], "Approve", "--it is right")
     client.answer(REJECTED, rewrites[REJECTED], "Reject")
     assert client.wait(APPROVED, rewrites[APPROVED], RUN_TIMEOUT_S) == "success"
     assert tries_of(client, APPROVED, rewrites[APPROVED])["preview"] == ("success", 2)
-    command = "publish repair-1-flights.flights --approved-by admin --json"
+    command = "publish repair-1-flights.flights --approved-by admin '--because=--it is right' --json"
     assert command in client.task_log(APPROVED, rewrites[APPROVED], "publish")
     assert client.wait(REJECTED, rewrites[REJECTED], RUN_TIMEOUT_S) == "success"
     assert tries_of(client, REJECTED, rewrites[REJECTED])["publish"] == ("skipped", 0)
