@@ -14,7 +14,7 @@ from infra.text.printable import shown
 HEIGHT, FOOT, HEAD = 170, 30, 18
 LEFT = 9.0  # percent, for the numbers of the scale
 GRID = Markup('<line class="grid" x1="{}%" x2="100%" y1="{:.1f}" y2="{:.1f}"/>')
-_SVG = Markup('<svg class="chart" width="100%" height="{}" role="img" aria-label="{}">{}</svg>')
+_SVG = Markup('<svg class="chart" width="100%" height="{}" role="{}" aria-label="{}">{}</svg>')
 _CURVE = Markup(
     '<svg viewBox="0 0 100 {height}" width="100%" height="{height}" preserveAspectRatio="none">'
     '<path class="area" d="{path}V{base}H{left}Z"/><path class="line" d="{path}"/></svg>'
@@ -167,7 +167,9 @@ def figure(
         heads, rows: of the table of numbers; the first value of a row names it.
         say: the id of the element whose text a slider changes; empty: it has none.
     """
-    svg = _SVG.format(height, f"{title}; the numbers are in the table below.", Markup().join(parts))
+    drawn = Markup().join(parts)
+    role = "group" if "<a " in drawn else "img"  # who hears a page finds no link in an image
+    svg = _SVG.format(height, role, f"{title}; the numbers are in the table below.", drawn)
     head = Markup().join(Markup('<th scope="col">{}</th>').format(one) for one in heads)
     cells = [
         (shown(row[0]), Markup().join(Markup("<td>{}</td>").format(shown(value)) for value in row[1:])) for row in rows
@@ -231,7 +233,7 @@ _STEP_X, _STEP_Y, _WIDE, _HIGH = 290, 62, 230, 46
 _LONGEST = 28  # characters of a name that fit
 _LINK = Markup(
     '<a class="{word}" href="{href}" aria-label="{label}"><rect {box} rx="7"/><circle {dot} r="5"/>'
-    '<text {at}>{name}</text><text class="say" {below}>{say}</text></a>'
+    '<text {at}>{name}</text> <text class="say" {below}>{say}</text></a>'
 )
 
 

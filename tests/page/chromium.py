@@ -77,12 +77,54 @@ class Browser:
         assert self._loaded > before, f"{address} does not load"
 
     def ask(self, expression: str) -> Any:
-        """Returns the value of an expression of JavaScript in the page."""
-        return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+        """Returns the value of an expression of JavaScript in the page, or what its promise comes to."""
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, (expression[:200], found["exceptionDetails"])
+        return found["result"].get("value")
+
+    def wait(self, expression: str, timeout_s: float = LOAD_S) -> None:
+        """Waits until an expression is true in the page, also through loads of others."""
+        until = time.monotonic() + timeout_s
+        while not self.ask(f"!!({expression})"):
+            if time.monotonic() > until:
+                text = self.ask("document.body.innerText")
+                pytest.fail(f"After {timeout_s:g} s not {expression} on {self.ask('location.href')}: {text[:2000]}")
+            time.sleep(0.3)
+
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """Presses a key, by its name and its number."""
+        for kind in ("keyDown", "keyUp"):
+            typed = {"text": text} if text and kind == "keyDown" else {}
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **typed)
 
     def press_tab(self) -> None:
-        for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        self.press("Tab", 9)
+
+    def press_enter(self) -> None:
+        self.press("Enter", 13, "\r")
+
+    def write(self, text: str) -> None:
+        """Types a text where the focus is."""
+        self.call("Input.insertText", text=text)
+
+    def picture(self, file: Path) -> None:
+        """Keeps what is seen."""
+        file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+    def serious(self, axe: str) -> list[str]:
+        """Lists what axe-core finds in the page that keeps people out of it, each with three places.
+
+        Args:
+            axe: the script of axe-core.
+        """
+        self.ask(f"{axe};0")
+        found = self.ask(
+            "axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations"
+            ".filter(({impact}) => impact === 'serious' || impact === 'critical')"
+            ".map(({id, nodes}) => `${id}: ${nodes.slice(0, 3).map(({target}) => target.join(' ')).join(', ')}`))"
+        )
+        assert isinstance(found, list), found
+        return found
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.npm_package import fetched
+
 EXAMPLES, METHODS = "@octokit/webhooks-examples@7.6.1", "@octokit/webhooks-methods@6.0.0"
 SIGN = """
 import { sign } from "./package/dist-node/index.js";
@@ -18,24 +20,16 @@ console.log(JSON.stringify(await Promise.all(bodies.map((body) => sign(secret, b
 """
 
 
-def _fetched(package: str, folder: Path) -> Path:
-    """The archive of a package."""
-    folder.mkdir(parents=True)
-    subprocess.run(["npm", "pack", "--silent", package], cwd=folder, check=True, timeout=120)
-    [archive] = folder.glob("*.tgz")
-    return archive
-
-
 def examples(folder: Path) -> list[tuple[str, dict[str, Any]]]:
     """The kind of each event, and its payload."""
-    with tarfile.open(_fetched(EXAMPLES, folder / "examples")) as packed:
+    with tarfile.open(fetched(EXAMPLES, folder / "examples")) as packed:
         kinds = json.load(packed.extractfile("package/api.github.com/index.json"))  # type: ignore[arg-type]
     return [(kind["name"], example) for kind in kinds for example in kind["examples"]]
 
 
 def signatures(folder: Path, secret: str, bodies: Sequence[str]) -> list[str]:
     """The signature of each body, by GitHub's own code."""
-    archive = _fetched(METHODS, folder / "methods")
+    archive = fetched(METHODS, folder / "methods")
     with tarfile.open(archive) as packed:
         packed.extractall(archive.parent, filter="data")
     (archive.parent / "sign.mjs").write_text(SIGN)

@@ -120,8 +120,10 @@ def test_a_plan_says_how_many_rows_of_each_output_change(world: World, tmp_path:
 
 def test_a_plan_is_published_once_and_nothing_is_left_to_correct(world: World) -> None:
     plan = backfill_of(world)
-    [hours, *_] = publish_plan(platform_of(world), plan.id, "grace")
+    [hours, *_] = publish_plan(platform_of(world), plan.id, "grace", "each row was seen")
     assert (hours.cause, hours.updated, hours.approved_by) == ("backfill", 1, "grace")
+    kept = Plans(world.settings).find(plan.id)
+    assert (kept.approved_by, kept.because) == ("grace", "each row was seen")
     assert hours_of_b(world) == RIGHT
     world.maintain(TABLES)
     assert day_of_b(world) == 5.0

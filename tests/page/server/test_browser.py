@@ -1,4 +1,7 @@
-"""The page in a browser: at both widths and in both themes, without an error, by keyboard, with its slider."""
+"""The page in a browser: at both widths and in both themes, without an error, by keyboard, with its slider.
+
+axe-core, of npm, looks for what keeps people out.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from typing import Any
 import pytest
 import uvicorn
 
+from docs import screenshots
 from infra.delta.lake import Lake
+from infra.errors import ProcessFailed
 from infra.process.ports import HOST, free_port
 from infra.settings import Settings
 from infra.text.printable import plain
@@ -25,6 +30,7 @@ from tests.page.server.test_app import PAGES, corrected
 from tests.page.server.test_plan_pages import kept
 from tests.page.small_platform import HOURS, saved
 from tests.status.test_window_life import HISTORY
+from tests.support.npm_package import fetched, file_of
 
 pytestmark = pytest.mark.prove
 
@@ -55,12 +61,19 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         yield browser
 
 
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The script of axe-core."""
+    return file_of(fetched("axe-core@4.14.1", tmp_path_factory.mktemp("npm") / "axe"), "axe.min.js")
+
+
 EVERY = (*PAGES, f"/tables/{HOURS}/row?k.sensor=a", "/plans/backfill-20130105-abc")
 
 
-def test_every_page_fits_both_widths_in_both_themes_without_an_error(address: str, browser: Browser) -> None:
+def test_every_page_fits_both_widths_in_both_themes_without_an_error(address: str, browser: Browser, axe: str) -> None:
     """It takes a minute: some sixty pages are loaded."""
     grounds: dict[str, set[str]] = {}
+    found: set[tuple[str, str]] = set()
     for scheme in ("light", "dark"):
         for width in (1280, 390):
             browser.look(width, scheme)
@@ -70,6 +83,8 @@ def test_every_page_fits_both_widths_in_both_themes_without_an_error(address: st
                 assert too_wide <= 0, (path, width)
                 grounds.setdefault(scheme, set()).add(browser.ask("getComputedStyle(document.body).backgroundColor"))
                 assert browser.ask("document.querySelectorAll('main h1').length") == 1
+                found |= {(path, one) for one in browser.serious(axe)}
+    assert found == set()
     assert browser.errors == []
     assert grounds == {"light": {"rgb(255, 255, 255)"}, "dark": {"rgb(20, 24, 30)"}}
     browser.ask("localStorage.setItem('theme', 'light')")
@@ -92,6 +107,20 @@ def test_the_slider_says_what_another_delay_would_have_saved(address: str, brows
     assert moved(2).startswith("If it waited 3 h, at least 2 of them")
     assert browser.ask("document.querySelector('input[type=range]').getAttribute('aria-valuetext')") == "3 h"
     assert browser.errors == []
+
+
+def test_the_readme_has_its_pictures_from_a_home(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = {"light.png": (f"/tables/{HOURS}", 1), "dark.png": (f"/tables/{HOURS}", 0)}
+    monkeypatch.setattr(screenshots, "PICTURES", pages)
+    with pytest.raises(ProcessFailed, match="503"):
+        screenshots.take(settings, tmp_path)
+    saved(settings)
+    screenshots.take(settings, tmp_path)
+    light, dark = ((tmp_path / name).read_bytes() for name in pages)
+    assert light[:8] == dark[:8] == b"\x89PNG\r\n\x1a\n"
+    assert light != dark
 
 
 def test_all_is_reached_by_keyboard_and_first_the_content(address: str, browser: Browser) -> None:
