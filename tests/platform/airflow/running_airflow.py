@@ -1,4 +1,4 @@
-"""A whole platform with two days of flights in it, for as long as a module of tests runs."""
+"""A whole platform with two days of flights in it, which the files of `SHARED` in `tests/conftest.py` use in turn."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ from infra.settings import ROOT, Settings
 from tests.infra.conftest import free_port
 
 LONGEST_S = 600
+RUN_TIMEOUT_S = 600
+"""One Spark job on two busy cores, with what waits before it in the pool."""
+ANSWER_AFTER_S = 20.0
+"""Airflow fails a task whose answer comes before its scheduler has seen that the process which asked has ended."""
+HOURS = "flights.delays_by_hour"
+CLOSED_MS = 1_357_142_400_000  # 2013-01-02T16:00Z
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """A running platform that holds real flights, on ports that nobody else has."""
     settings = Settings(
@@ -35,7 +41,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
         twofold(settings, "down")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def airflow(platform: Settings) -> Client:
     """The API of its Airflow."""
     return Client(platform)

@@ -15,16 +15,12 @@ from infra.process import supervisor
 from infra.settings import Settings
 from tables.declare.registry import load
 from tables.refresh.streaming_checkpoint import Checkpoint
+from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, RUN_TIMEOUT_S
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.timeout(1500)]
 
-RUN_TIMEOUT_S = 600
-"""One Spark job on two busy cores, with what waits before it in the pool."""
-
-HOURS = "flights.delays_by_hour"
-ANSWER_AFTER_S = 20.0
-CLOSED_MS = 1_357_142_400_000  # 2013-01-02T16:00Z
+REASON = "the row was damaged by hand"
 
 
 def test_every_dag_is_served(airflow: Client) -> None:
@@ -75,7 +71,7 @@ def test_a_damaged_row_is_shown_and_overwritten_once_approved(airflow: Client, p
     assert shown in asked["body"].splitlines()
     # Airflow fails a task whose answer comes before its scheduler has seen that the process which asked has ended.
     time.sleep(ANSWER_AFTER_S)
-    airflow.answer(dag, run, "Approve")
+    airflow.answer(dag, run, "Approve", REASON)
 
     assert airflow.wait(dag, run, RUN_TIMEOUT_S) == "success"
     assert pa.table(lake.open(name).scan(predicate=row)).to_pylist() == [right]
