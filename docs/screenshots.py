@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fastapi import FastAPI
+
 from infra.errors import ProcessFailed
 from infra.process.ports import HOST, free_port
 from infra.settings import ROOT, Settings
@@ -38,7 +40,8 @@ def take(settings: Settings, folder: Path) -> None:
     if browser is None:
         raise ProcessFailed("There is no browser.", hint="Install Debian's package chromium.")
     folder.mkdir(parents=True, exist_ok=True)
-    with served(settings) as address, tempfile.TemporaryDirectory() as profile:
+    everyone = application(settings, lambda: None, knowledge=Knowledge(settings, advance=False))
+    with served(everyone, free_port()) as address, tempfile.TemporaryDirectory() as profile:
         for name, (path, scheme) in PICTURES.items():
             options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}"]
             options += [f"--window-size={WIDTH},{HEIGHT}", f"--blink-settings=preferredColorScheme={scheme}"]
@@ -58,20 +61,20 @@ def _require(address: str) -> None:
 
 
 @contextmanager
-def served(settings: Settings) -> Iterator[str]:
-    """Serves the page of a home on 127.0.0.1 to everyone, for as long as the block runs; yields its address."""
+def served(app: FastAPI, port: int) -> Iterator[str]:
+    """Serves the page on 127.0.0.1 for as long as the block runs; yields its address."""
     import uvicorn
 
-    port = free_port()
-    app = application(settings, lambda: None, knowledge=Knowledge(settings, advance=False))
     server = uvicorn.Server(uvicorn.Config(app, host=HOST, port=port, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.05)
-    yield f"http://{HOST}:{port}"
-    server.should_exit = True
-    thread.join()
+    try:
+        yield f"http://{HOST}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 if __name__ == "__main__":

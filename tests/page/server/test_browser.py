@@ -5,20 +5,17 @@ axe-core, of npm, looks for what keeps people out.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 from docs import screenshots
 from infra.delta.lake import Lake
 from infra.errors import ProcessFailed
-from infra.process.ports import HOST, free_port
+from infra.process.ports import free_port
 from infra.settings import Settings
 from infra.text.printable import plain
 from page.known import Knowledge
@@ -44,14 +41,8 @@ def address(settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> 
     corrected(lake, ["a", "b"], ["x", "y"])
     monkeypatch.setattr("page.views.row_page.ask", lambda *_: Story(plain(HISTORY)))
     app = application(settings, signed_in(settings), knowledge=Knowledge(settings, advance=False))
-    server = uvicorn.Server(uvicorn.Config(app, host=HOST, port=settings.page_port, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.05)
-    yield f"http://{HOST}:{settings.page_port}"
-    server.should_exit = True
-    thread.join()
+    with screenshots.served(app, settings.page_port) as address:
+        yield address
 
 
 @pytest.fixture
