@@ -22,6 +22,7 @@ from tables.algebra.relations import (
     parts,
 )
 from tables.algebra.spark_functions import EXTREMES, GREATEST, IGNORING, NEED_ORDER, ORDERED, SORTING, UNSORTED
+from tables.algebra.value_kinds import is_exact
 
 
 @Refusal(
@@ -123,7 +124,8 @@ def _is_decided(value: Aggregate, above: Expr | None, group: Relation, identitie
     if value.function == "mode":
         is_lowest = len(value.arguments) > 1 and getattr(value.arguments[1], "text", "").lower() == "true"
         return value.is_ordered or is_lowest
-    return value.is_ordered
+    # Equal fractions are different texts: 0.0 and -0.0.
+    return value.is_ordered and is_exact(value.arguments[0])
 
 
 def _is_one_extreme(arguments: Sequence[Expr], agreed: Sequence[Expr], below: Relation, identities: Identities) -> bool:

@@ -14,7 +14,9 @@ ORDERED: dict[str, str] = {
     **dict.fromkeys(("max_by", "min_by"), "a tie-break in the order, F.struct(order, x)"),
     **dict.fromkeys(("array_agg", "collect_list"), SORTED),
     "collect_set": "F.sort_array(F.collect_set(x))",
-    **dict.fromkeys(("listagg", "string_agg"), "F.array_join(F.sort_array(F.collect_list(x)), separator)"),
+    **dict.fromkeys(
+        ("listagg", "string_agg"), "F.array_join(F.sort_array(F.collect_list(x.cast('string'))), separator)"
+    ),
     "mode": "F.mode(x, deterministic=True)",
     "histogram_numeric": "a group of each value with F.count",
     **dict.fromkeys(("try_sum", "try_avg"), 'F.sum or F.avg, of x.cast("decimal(38, 6)") where it could overflow'),

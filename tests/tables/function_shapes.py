@@ -28,6 +28,8 @@ _WORDS = {
 _FRAMES = ("PARTITION BY k", "PARTITION BY k ORDER BY id", "PARTITION BY k ORDER BY {x}")
 
 _SIZED = {"array_insert", "array_repeat", "format_number", "lpad", "repeat", "rpad", "sequence", "space"}
+_LONG = ("hll", "theta", "kll_", "tuple_")
+"""Types of some kilobytes, all of which `listagg` would repeat in each row of a window."""
 _LARGE = {"int", "bigint", "float", "double", "decimal", "wide"}
 """Types with numbers that are no size of a result: the JVM would end for want of memory."""
 
@@ -116,7 +118,9 @@ def resolved(spark: SparkSession, rows: DataFrame, types: Mapping[str, str], wan
     rows.createOrReplaceTempView("shapes")
     shapes = []
     for function, kind, sql in wanted:
+        is_growing = kind == "window" and function in ("listagg", "string_agg")
         of_types = {n: column for n, column in types.items() if function not in _SIZED or n not in _LARGE}
+        of_types = {n: column for n, column in of_types.items() if not (is_growing and n.startswith(_LONG))}
         texts = {name: sql.format(x=column) for name, column in of_types.items()} if "{x}" in sql else {"": sql}
         are_resolved = _are_resolved(spark, kind, list(texts.values()))
         pairs = zip(texts.items(), are_resolved, strict=True)

@@ -60,6 +60,10 @@ GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'
         (GROUP.format(call='F.mode("value")'), r"calls mode\(\)"),
         (GROUP.format(call='F.expr("any_value(value)")'), r"calls any_value\(\)"),
         (GROUP.format(call='F.expr("listagg(sensor) WITHIN GROUP (ORDER BY read_at)")'), r"calls listagg\(\)"),
+        (
+            GROUP.format(call='F.expr("listagg(value) WITHIN GROUP (ORDER BY value DESC)")'),
+            r"calls listagg\(\).*\n.*x.cast\('string'\)",
+        ),
         (GROUP.format(call='F.expr("try_sum(count)")'), r"calls try_sum\(\).*\n.*F.sum"),
     ],
 )
@@ -123,6 +127,7 @@ SPREAD = [
     GROUP.format(call='F.percentile_approx("value", 0.5)'),
     GROUP.format(call='F.expr("round(corr(value, value), 3)")'),
     GROUP.format(call='F.expr("hll_sketch_estimate(hll_sketch_agg(value))")'),
+    GROUP.format(call='F.expr("avg(DISTINCT value)")'),
     'sql("SELECT sensor, var_pop(value) AS x FROM {r} GROUP BY sensor", r=readings)',
     'readings.groupBy("sensor").agg(F.kurtosis("value").alias("y")).select("sensor", (F.col("y") + 1).alias("x"))',
     'readings.groupBy("sensor").agg(F.skewness("value").alias("x")).union(readings.selectExpr("sensor", "0D AS x"))',
