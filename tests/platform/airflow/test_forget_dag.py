@@ -50,7 +50,7 @@ def test_a_person_is_forgotten_once_approved_and_airflow_has_no_id(airflow_alone
         state = store.state(ref)
         assert state
         assert not state.is_forgotten, "it waits for the answer"
-        client.answer(DAG, run, "Approve")
+        client.answer(DAG, run, "Approve", "asked for by letter")
 
         assert client.wait(DAG, run, RUN_TIMEOUT_S) == "success"
         certificate = client.result(DAG, run, "forget")
