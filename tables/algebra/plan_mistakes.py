@@ -289,8 +289,8 @@ def _is_inexact(part: Expr) -> bool:
     match part:
         case Aggregate(function="avg" | "mean", is_distinct=True):  # adds fractions in the order of a hash table
             return True
-        case Aggregate() | Windowed() | Call():
-            return part.function in INEXACT
+        case Aggregate(function=function) | Windowed(function=function) | Call(function=function):
+            return function in INEXACT
     return False
 
 
