@@ -280,18 +280,18 @@ def _inexact_results(root: Relation, tolerances: Collection[str]) -> Iterator[Ma
     parts_of = through_unions(root)
     for column in root.columns:
         name = column.name or "COLUMN"
-        made = (part.function for part in parts_of(column.value) if _is_inexact(part))
-        if name not in tolerances and (function := next(made, None)):
+        if name not in tolerances and (function := next(filter(None, map(_inexact, parts_of(column.value))), None)):
             yield {"column": name, "function": function}
 
 
-def _is_inexact(part: Expr) -> bool:
+def _inexact(part: Expr) -> str | None:
+    """Returns the function by which a value depends on the order of rows or on chance, if it does."""
     match part:
-        case Aggregate(function="avg" | "mean", is_distinct=True):  # adds fractions in the order of a hash table
-            return True
+        case Aggregate(function="avg" | "mean" as function, is_distinct=True):  # sums in the order of a hash table
+            return function
         case Aggregate(function=function) | Windowed(function=function) | Call(function=function):
-            return function in INEXACT
-    return False
+            return function if function in INEXACT else None
+    return None
 
 
 def _compared(one: Relation) -> list[Expr]:

@@ -85,7 +85,7 @@ def test_a_repair_shows_the_rows_and_asks(
     plan = Plan(id="repair-1", cause="repair", command=["reconcile"], created_at=now, expires_at=now, changes=[change])
     published: list[tuple[str, str]] = []
 
-    def publish(_: object, name: str, person: str) -> list[RunResult]:
+    def publish(_: object, name: str, person: str, because: str) -> list[RunResult]:
         published.append((name, person))
         return [RunResult(table="flights.x", cause="repair", run="repair", updated=1)]
 
