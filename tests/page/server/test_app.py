@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -114,9 +114,9 @@ def test_home_says_what_needs_a_person_with_the_command_that_helps(settings: Set
     assert "2 things need a person" in text
     assert "▲ the moon is down" in text
     assert f"{BROKEN} : has failed: no column x ./twofold doctor" in text
-    an_hour_ago = {"the moon is down": NOW - timedelta(hours=1)}
-    saved(settings, replace(snapshot(), since=an_hour_ago))
-    since = f"the moon is down since {NOW - timedelta(hours=1):%Y-%m-%d %H:%M}, 1 h 00 min"
+    an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    saved(settings, replace(snapshot(), since={"the moon is down": an_hour_ago}))
+    since = f"the moon is down since {an_hour_ago:%Y-%m-%d %H:%M}, 1 h 00 min"
     assert since in " ".join(" ".join(page(settings, "/").text).split())
     saved(settings, replace(snapshot(queries=[query("hours")]), problems=[]))
     assert "Nothing needs you" in " ".join(page(settings, "/").text)
