@@ -57,14 +57,17 @@ def _order_of_a_group(one: Relation, identities: Identities) -> Iterator[Mapping
     name="ties-over-a-window",
     subject=Subject.ORDER,
     shape="calls {function}() over a window",
-    why="rows can be equal in its order, so stream and batch may disagree",
+    why="rows can be equal in its order, or values in their number, so stream and batch may disagree",
     instead="Use {replacement}.",
 ).found_by
 def _ties_over_a_window(one: Relation, identities: Identities) -> Iterator[Mapping[str, str]]:
     if isinstance(one, Project):
         for window in one.windows:
             is_extreme = window.function in EXTREMES
-            if is_extreme and not _is_one_extreme(window.arguments, window.partition, one.input, identities):
+            is_tied = window.function == "mode" and not _is_lowest_mode(window.arguments)
+            if is_tied or (
+                is_extreme and not _is_one_extreme(window.arguments, window.partition, one.input, identities)
+            ):
                 yield {"function": window.function, "replacement": ORDERED[window.function]}
 
 
@@ -122,10 +125,14 @@ def _is_decided(value: Aggregate, above: Expr | None, group: Relation, identitie
         is_compared = isinstance(above, Call) and above.function == "array_sort" and len(above.arguments) > 1
         return isinstance(above, Call) and above.function in SORTING and not is_compared
     if value.function == "mode":
-        is_lowest = len(value.arguments) > 1 and getattr(value.arguments[1], "text", "").lower() == "true"
-        return value.is_ordered or is_lowest
+        return value.is_ordered or _is_lowest_mode(value.arguments)
     # Equal fractions are different texts: 0.0 and -0.0.
     return value.is_ordered and is_exact(value.arguments[0])
+
+
+def _is_lowest_mode(arguments: Sequence[Expr]) -> bool:
+    """Whether `mode` takes the lowest of values that are equally frequent."""
+    return len(arguments) > 1 and getattr(arguments[1], "text", "").lower() == "true"
 
 
 def _is_one_extreme(arguments: Sequence[Expr], agreed: Sequence[Expr], below: Relation, identities: Identities) -> bool:

@@ -58,6 +58,10 @@ GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'
         (GROUP.format(call='F.concat_ws(",", F.collect_list("value"))'), r"calls collect_list\(\)"),
         (GROUP.format(call='F.max_by("value", F.hour("read_at"))'), r"calls max_by\(\).*\nHint: Use a tie-break"),
         (GROUP.format(call='F.mode("value")'), r"calls mode\(\)"),
+        (
+            'readings.withColumn("x", F.mode("value").over(Window.partitionBy("sensor")))',
+            r"calls mode\(\) over a window",
+        ),
         (GROUP.format(call='F.expr("any_value(value)")'), r"calls any_value\(\)"),
         (GROUP.format(call='F.expr("listagg(sensor) WITHIN GROUP (ORDER BY read_at)")'), r"calls listagg\(\)"),
         (
@@ -102,6 +106,7 @@ def test_texts_that_a_collation_takes_for_one_make_no_group(tmp_path: Path, body
         GROUP.format(call='F.max_by("value", F.struct(F.hour("read_at"), "value"))'),
         GROUP.format(call='F.max_by("value", "read_at")'),
         GROUP.format(call='F.mode("value", True)'),
+        'readings.withColumn("x", F.mode("value", True).over(Window.partitionBy("sensor")))',
         'readings.orderBy("value", "sensor", "read_at").limit(10)',
         'sql("SELECT * FROM {readings} ORDER BY read_at, sensor LIMIT 3", readings=readings)',
         'readings.where("sensor <> \'Join now()\'").dropDuplicates(["sensor", "read_at"])',
