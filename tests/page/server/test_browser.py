@@ -125,5 +125,5 @@ def test_all_is_reached_by_keyboard_and_first_the_content(address: str, browser:
         seen.add(" ".join(browser.ask(name).split()))
         if number == 0:
             assert browser.ask("document.activeElement.getBoundingClientRect().left") > 0, "it is seen"
-    assert {"Skip to the content", f"{HOURS}, healthy", f"Map around {HOURS}"} <= seen
+    assert {"Skip to the content", f"{HOURS}, healthy", f"around it: {HOURS}"} <= seen
     assert len(seen) >= wanted - 5, "some links have the same text"
