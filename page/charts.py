@@ -20,7 +20,7 @@ _CURVE = Markup(
     '<path class="area" d="{path}V{base}H{left}Z"/><path class="line" d="{path}"/></svg>'
 )
 _DOT = Markup('<circle class="dot" cx="{:.2f}%" cy="{:.1f}" r="3"/>')
-_LINE = Markup(
+LINE = Markup(
     '<svg viewBox="0 0 100 {height}" width="100%" height="{height}" preserveAspectRatio="none">'
     '<path class="{colour}" d="{path}"/></svg>'
 )
@@ -90,7 +90,7 @@ def lines(title: str, head: str, labels: Sequence[str], series: Sequence[Series]
             x, y = LEFT + step * n, HEIGHT - FOOT - value / top * (HEIGHT - FOOT - HEAD)
             path.append(f"{f'V{y:.1f}' if drawn else f'M{x:.2f} {y:.1f}'}H{x + step:.2f}")
             drawn = True
-        parts.append(_LINE.format(height=HEIGHT, path="".join(path), colour=one.colour))
+        parts.append(LINE.format(height=HEIGHT, path="".join(path), colour=one.colour))
     every = math.ceil(len(labels) / 6)
     for n in range(0, len(labels), every):
         parts.append(text_at(LEFT + step * n, HEIGHT - 10, labels[n], "start" if n % (2 * every) == 0 else "start w"))

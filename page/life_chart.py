@@ -10,7 +10,7 @@ from datetime import datetime
 from markupsafe import Markup
 
 from infra.text.printable import shown
-from page.charts import FOOT, GRID, HEAD, HEIGHT, LEFT, RULE, Series, figure, key_of, text_at
+from page.charts import FOOT, GRID, HEAD, HEIGHT, LEFT, LINE, RULE, Series, figure, key_of, text_at
 from status.window_life import Life, Marks, Value
 
 _OPEN_ENDS, _ENDS = 56.0, 97.0  # percent: where the row is closed, and the last correction
@@ -18,10 +18,6 @@ _LOW = 74  # height of the chart of the watermark
 _STEPS = Markup(
     '<svg viewBox="0 0 100 {height}" width="100%" height="{height}" preserveAspectRatio="none">'
     '<path class="alone" d="{alone}"/><path class="line" d="{line}"/><path class="fixed" d="{fixed}"/></svg>'
-)
-_WATERMARK = Markup(
-    '<svg viewBox="0 0 100 {height}" width="100%" height="{height}" preserveAspectRatio="none">'
-    '<path class="wm" d="{path}"/></svg>'
 )
 _DOT = Markup('<a href="#step-{}" aria-label="{}"><circle class="{}" cx="{:.2f}%" cy="{:.1f}" r="{}"/></a>')
 _SHADE = Markup('<rect class="shade" x="{}%" y="0" width="{}%" height="{}"/>')
@@ -134,7 +130,7 @@ def watermark_chart(life: Life, marks: Marks) -> Markup:
     parts = [
         GRID.format(LEFT, y_of(ends), y_of(ends)),
         text_at(100, y_of(ends) - 5, f"the row ends {shown(ends)[5:]}", "end"),
-        _WATERMARK.format(height=_LOW, path=path),
+        LINE.format(height=_LOW, path=path, colour="wm"),
         *([RULE.format(x=_OPEN_ENDS, y=_LOW - 14)] if marks.closed_at else []),
         *dots,
     ]

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
-from infra.airflow.dag_names import BACKFILL
+from infra.airflow.dag_names import APPROVE, BACKFILL
 from status.catalog import Entry
 
-_APPROVAL = ("tasks", "approve", "required_actions")
+_APPROVAL = ("tasks", APPROVE, "required_actions")
 
 
 class Address(str):

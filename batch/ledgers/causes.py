@@ -95,8 +95,10 @@ class Causes:
         """Counts a record, once; calls for records of one place must follow each other."""
         place = e.source, e.partition, e.offset
         if place != self._last:
-            known = [ms for ms in (self.latest_ms, e.late_by_ms) if ms is not None]
-            self.latest_ms = e.late_by_ms if not self.count else max(known) if len(known) == 2 else None
+            if not self.count:
+                self.latest_ms = e.late_by_ms
+            elif self.latest_ms is not None:
+                self.latest_ms = None if e.late_by_ms is None else max(self.latest_ms, e.late_by_ms)
             self._last, self.count = place, self.count + 1
             if len(self.records) < LISTED:
                 self.records.append({RECORD.field(n).name: getattr(e, RECORD.field(n).name) for n in range(4)})

@@ -90,7 +90,7 @@ class RowHistory:
         since: the oldest version whose commit the log still has.
         definition: fingerprint of the current declaration.
         closes_at: the watermark that closes the row; None if no row of the table closes.
-        closed: None if it is open, no stream wrote it, or the log does not tell.
+        closed: None if it is open, no stream wrote it, or the log does not say.
     """
 
     table: str

@@ -10,18 +10,17 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException
 
 from dags.operators.command_operator import CommandOperator
+from infra.airflow.dag_names import APPROVE, REASON
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from dags.operators.managed_subprocess import Ended
 
-PREVIEW, APPROVE, PUBLISH = "preview", "approve", "publish"
-"""The tasks of each DAG that rewrites history, in this order."""
+PREVIEW, PUBLISH = "preview", "publish"
+"""The tasks of each DAG that rewrites history, before `APPROVE` and after it."""
 UNCHANGED = "Nothing would change: there was nothing to publish."
 _PLAN = "plan"
-REASON = "because"
-"""The field of an approval; a DAG may have a param `reason` of its own."""
 LONGEST_REASON = 500
 """Characters."""
 _LINES = 60  # of a plan on the page of an approval; `./twofold plans` has all

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from infra.airflow import airflow_processes
+from infra.airflow.dag_names import APPROVE, REASON
 from infra.errors import BadArgument, ProcessFailed
 from infra.settings import ADMIN, Settings
 
@@ -155,13 +156,13 @@ class Client:
 
     def question(self, dag_id: str, run_id: str) -> dict[str, Any] | None:
         """Returns the open question of a run's task `approve`: `subject` and `body`; None: it waits for no answer."""
-        asked = self._call("GET", f"{_run(dag_id, run_id)}/hitlDetails?task_id=approve")["hitl_details"]
+        asked = self._call("GET", f"{_run(dag_id, run_id)}/hitlDetails?task_id={APPROVE}")["hitl_details"]
         return asked[0] if asked and not asked[0]["response_received"] else None
 
     def answer(self, dag_id: str, run_id: str, option: str, reason: str = "") -> None:
         """Answers that question by one of its options; an approval needs a reason."""
-        path = f"{_run(dag_id, run_id)}/taskInstances/approve/-1/hitlDetails"
-        self._call("PATCH", path, {"chosen_options": [option], "params_input": {"because": reason} if reason else {}})
+        path = f"{_run(dag_id, run_id)}/taskInstances/{APPROVE}/-1/hitlDetails"
+        self._call("PATCH", path, {"chosen_options": [option], "params_input": {REASON: reason} if reason else {}})
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
         """Returns the log of one try of a task, one line per event."""

@@ -8,6 +8,8 @@ OF_TABLES = ("reconcile", "repair", "rebuild", "recover", "audit", "quality")
 OF_TOPICS = ("replay", "redrive", "audit_topic")
 FORGET = "forget"
 BACKFILL = "backfill"
+APPROVE, REASON = "approve", "because"
+"""The task of a DAG that waits for a person, and the field of its form; a DAG may have a param `reason` of its own."""
 
 
 def dag_ids(domain: str, tables: Sequence[str], *, has_topics: bool, has_persons: bool) -> list[str]:

@@ -33,9 +33,9 @@ class Answer:
         """Why it failed; empty if it did not, or gave an answer all the same."""
         if isinstance(self.document, dict) and self.code and "error" in self.document:
             return str(self.document["error"])
-        return (
-            "" if self.document is not None or self.code == 0 else self.text or f"It ended with the code {self.code}."
-        )
+        if self.document is not None or self.code == 0:
+            return ""
+        return self.text or f"It ended with the code {self.code}."
 
     @property
     def hint(self) -> str:

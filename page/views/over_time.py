@@ -86,15 +86,16 @@ def topic_over_time(store: Store, known: Known, name: str, span: Span) -> OverTi
 
 def catch_up_s(store: Store, known: Known, name: str, lag: int | None) -> float | None:
     """Returns in how many seconds no record of a topic will wait if ingest goes on as it did; None: it will not."""
-    points = [point for _, point in store.series(name, SPANS[0], known.now.at) if point and point.at_ms]
-    newest_ms = points[-1].at_ms if points else None
-    recent = [p for p in points if newest_ms and p.at_ms and newest_ms - p.at_ms <= _DRAINS_OVER_S * 1_000]
+    if not lag:
+        return None
+    points = [point for _, point in store.series(name, SPANS[0], known.now.at) if point]
     both = [
-        (p.at_ms, p.produced - p.ingested)
-        for p in recent
-        if p.at_ms and p.produced is not None and p.ingested is not None
+        (point.at_ms, point.produced - point.ingested)
+        for point in points
+        if point.at_ms and point.produced is not None and point.ingested is not None
     ]
-    if not lag or len(both) < 2:
+    both = [one for one in both if both[-1][0] - one[0] <= _DRAINS_OVER_S * 1_000]
+    if len(both) < 2:
         return None
     (first_ms, waited), (last_ms, waits) = both[0], both[-1]
     drained = (waited - waits) / (last_ms - first_ms) * 1_000 if last_ms > first_ms else 0.0

@@ -63,11 +63,7 @@ def _order_of_a_group(one: Relation, identities: Identities) -> Iterator[Mapping
 def _ties_over_a_window(one: Relation, identities: Identities) -> Iterator[Mapping[str, str]]:
     if isinstance(one, Project):
         for window in one.windows:
-            is_extreme = window.function in EXTREMES
-            is_tied = window.function == "mode" and not _is_lowest_mode(window.arguments)
-            if is_tied or (
-                is_extreme and not _is_one_extreme(window.arguments, window.partition, one.input, identities)
-            ):
+            if _is_tied(window, one.input, identities):
                 yield {"function": window.function, "replacement": ORDERED[window.function]}
 
 
@@ -128,6 +124,14 @@ def _is_decided(value: Aggregate, above: Expr | None, group: Relation, identitie
         return value.is_ordered or _is_lowest_mode(value.arguments)
     # Equal fractions are different texts: 0.0 and -0.0.
     return value.is_ordered and is_exact(value.arguments[0])
+
+
+def _is_tied(window: Windowed, below: Relation, identities: Identities) -> bool:
+    """Whether a value that a window chooses by order or by number can be one of several."""
+    if window.function == "mode":
+        return not _is_lowest_mode(window.arguments)
+    is_extreme = window.function in EXTREMES
+    return is_extreme and not _is_one_extreme(window.arguments, window.partition, below, identities)
 
 
 def _is_lowest_mode(arguments: Sequence[Expr]) -> bool:

@@ -82,9 +82,9 @@ IMPURE_FUNCTION = Refusal(
 
 @IMPURE_FUNCTION.found_by
 def _impure_function(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
-    for part in _parts(one):
-        if isinstance(part, Call) and is_impure(part.function, part.arguments):
-            yield {"function": part.function}
+    for call in _calls(one):
+        if is_impure(call.function, call.arguments):
+            yield {"function": call.function}
 
 
 @Refusal(
@@ -107,8 +107,8 @@ def _sample(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     instead="Take the time from a column of events, or write a fixed one: F.lit('2026-01-31').",
 ).found_by
 def _text_as_a_time(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
-    for part in _parts(one):
-        if isinstance(part, Call) and part.function in _TIMES and (moments := _moments(part.arguments[:1])):
+    for call in _calls(one):
+        if call.function in _TIMES and (moments := _moments(call.arguments[:1])):
             yield {"text": moments[0]}
 
 
@@ -120,8 +120,8 @@ def _text_as_a_time(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]
     instead="Compare with a column of events or a fixed time, a column of texts by .like({text!r}).",
 ).found_by
 def _comparison_with_a_time(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
-    for part in _parts(one):
-        if isinstance(part, Call) and part.function in _COMPARING_TIMES and (moments := _moments(part.arguments)):
+    for call in _calls(one):
+        if call.function in _COMPARING_TIMES and (moments := _moments(call.arguments)):
             yield {"text": moments[0]}
 
 
@@ -133,12 +133,12 @@ def _comparison_with_a_time(one: Relation, _: Identities) -> Iterator[Mapping[st
     instead='Say what it is: F.format_string("%s", x.cast("string")).',
 ).found_by
 def _text_of_any_value(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
-    for part in _parts(one):
-        match part:
-            case Call(function="format_string" | "printf", arguments=(form, *values)):
-                is_any = not isinstance(form, Literal) or _OF_ANY_VALUE.search(form.text)
-                if is_any and not all(isinstance(value, Literal) or is_plain(value) for value in values):
-                    yield {"function": part.function}
+    for call in _calls(one):
+        if call.function in ("format_string", "printf") and call.arguments:
+            form, *values = call.arguments
+            is_any = not isinstance(form, Literal) or _OF_ANY_VALUE.search(form.text)
+            if is_any and not all(isinstance(value, Literal) or is_plain(value) for value in values):
+                yield {"function": call.function}
 
 
 @Refusal(
@@ -149,10 +149,9 @@ def _text_of_any_value(one: Relation, _: Identities) -> Iterator[Mapping[str, st
     instead="Write a number, or leave the limit out and compare the result with it.",
 ).found_by
 def _limit_of_levenshtein(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
-    for part in _parts(one):
-        match part:
-            case Call(function="levenshtein", arguments=(_, _, limit)) if not is_never_null(limit):
-                yield {}
+    for call in _calls(one):
+        if call.function == "levenshtein" and not all(map(is_never_null, call.arguments[2:])):
+            yield {}
 
 
 @Refusal(
@@ -260,6 +259,10 @@ def _no_such_column(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]
 def _parts(one: Relation) -> Iterator[Expr]:
     for value in one.expressions:
         yield from parts(value)
+
+
+def _calls(one: Relation) -> Iterator[Call]:
+    return (part for part in _parts(one) if isinstance(part, Call))
 
 
 def _moments(arguments: Sequence[Expr]) -> list[str]:

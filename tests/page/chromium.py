@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
+from docs.screenshots import BROWSERS
 from infra.process.ports import HOST, free_port
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 START_S, LOAD_S = 30.0, 30.0
 ERRORS = ("Runtime.exceptionThrown", "Log.entryAdded")
 
@@ -27,7 +27,7 @@ class Browser:
     """One tab.
 
     Attributes:
-        errors: what its console was told, and exceptions of scripts, since it was opened.
+        errors: what its console printed, and exceptions of scripts, since it was opened.
     """
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -130,7 +130,7 @@ class Browser:
 @contextmanager
 def chromium(profile: Path) -> Iterator[Browser]:
     """Starts a browser with an empty profile."""
-    program = next(filter(None, map(shutil.which, NAMES)), None)
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.fail("There is no Chromium: install Debian's package chromium.")
     port = free_port()

@@ -29,7 +29,7 @@ _FRAMES = ("PARTITION BY k", "PARTITION BY k ORDER BY id", "PARTITION BY k ORDER
 
 _SIZED = {"array_insert", "array_repeat", "format_number", "lpad", "repeat", "rpad", "sequence", "space"}
 _LONG = ("hll", "theta", "kll_", "tuple_")
-"""Types of some kilobytes, all of which `listagg` would repeat in each row of a window."""
+"""Types of some kilobytes, which `listagg` would repeat in each row of a window."""
 _LARGE = {"int", "bigint", "float", "double", "decimal", "wide"}
 """Types with numbers that are no size of a result: the JVM would end for want of memory."""
 
