@@ -101,6 +101,12 @@ FUNCTION_EXAMPLES: dict[str, list[tuple[str, str]]] = {
             'readings.where(F.levenshtein("sensor", F.lit("kitchen"), 3) >= 0)',
         )
     ],
+    "seconds-of-any-size": [
+        (
+            'readings.withColumn("at", F.make_timestamp(*map(F.lit, [2026, 1, 31, 6, 30]), "value"))',
+            'readings.withColumn("at", F.expr("make_timestamp(2026, 1, 31, 6, 30, try_cast(value AS decimal(8,6)))"))',
+        )
+    ],
     "text-of-a-value-of-unknown-type": [
         (
             'readings.withColumn("label", F.format_string("%s: %.1f", F.get(F.split("sensor", "-"), 0), "value"))',

@@ -30,7 +30,7 @@ from tables.algebra.relations import (
     relations,
 )
 from tables.algebra.spark_functions import COMPARING, INEXACT
-from tables.algebra.value_kinds import is_never_null, is_plain
+from tables.algebra.value_kinds import is_never_null, is_plain, kind_of
 
 _MOMENT = re.compile(r"\s*(now|today|yesterday|tomorrow)(\s+\S+)?\s*", re.IGNORECASE)
 """Texts that are a time of the clock where they are cast to one, or compared with one; a zone may follow."""
@@ -38,6 +38,10 @@ _TIMES = frozenset({"cast", "try_cast", "to_timestamp", "to_date", "date", "time
 _COMPARING_TIMES = frozenset({"=", "==", "<=>", "!=", "<>", "<", "<=", ">", ">=", "between", "in"})
 _OF_ANY_VALUE = re.compile(r"%[^a-zA-Z%]*[bhs]", re.IGNORECASE)
 """What `printf` replaces by a value of whatever type."""
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)", re.IGNORECASE)
+_FROM_PARTS = frozenset(
+    f"{may_fail}make_timestamp{of_zone}" for may_fail in ("", "try_") for of_zone in ("", "_ltz", "_ntz")
+)
 _FOLLOW = "write closes_at=None: the table then follows changes."
 
 ELSEWHERE = Refusal(
@@ -152,6 +156,31 @@ def _limit_of_levenshtein(one: Relation, _: Identities) -> Iterator[Mapping[str,
     for call in _calls(one):
         if call.function == "levenshtein" and not all(map(is_never_null, call.arguments[2:])):
             yield {}
+
+
+@Refusal(
+    name="seconds-of-any-size",
+    subject=Subject.TYPES,
+    shape="gives {function}() seconds that are not known to have at most three digits before the point",
+    why="Spark takes 8633 for 43.065408 seconds or for none, by whether it compiles the query",
+    instead='Cast them: F.expr("try_make_timestamp(y, m, d, h, min, try_cast(s AS decimal(8,6)))").',
+).found_by
+def _seconds_of_any_size(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    for call in _calls(one):
+        if call.function in _FROM_PARTS and not all(map(_is_below_a_thousand, call.arguments[5:6])):
+            yield {"function": call.function}
+
+
+def _is_below_a_thousand(value: Expr) -> bool:
+    match value:
+        case Literal() | Call(function="second"):
+            return True
+        case Call(function="cast" | "try_cast", arguments=(_, Literal(text=kind))):
+            pass
+        case _:
+            kind = kind_of(value)
+    digits = _DECIMAL.match(kind)
+    return digits is not None and int(digits[1]) - int(digits[2]) <= 3
 
 
 @Refusal(

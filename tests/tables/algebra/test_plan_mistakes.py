@@ -53,6 +53,10 @@ GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'
             'readings.withColumn("x", F.expr("levenshtein(sensor, \'a\', int(value))"))',
             r"gives levenshtein\(\) a limit",
         ),
+        (
+            'readings.withColumn("x", F.expr("try_make_timestamp_ntz(2026, 1, 2, 3, 4, int(value))"))',
+            r"gives try_make_timestamp_ntz\(\) seconds",
+        ),
         (GROUP.format(call='F.first("value")'), r"calls first\(\) in a group"),
         (GROUP.format(call='F.collect_list("value")'), r"collect_list\(\).*\nHint: Use F.sort_array\(F.collect_list"),
         (GROUP.format(call='F.concat_ws(",", F.collect_list("value"))'), r"calls collect_list\(\)"),
@@ -114,6 +118,9 @@ def test_texts_that_a_collation_takes_for_one_make_no_group(tmp_path: Path, body
         'readings.withColumn("x", F.format_string("%s at %s", "sensor", F.hour("read_at")))',
         'readings.withColumn("x", F.printf(F.lit("%05.1f %%"), F.element_at(F.array("value"), 1)))',
         'readings.withColumn("x", F.levenshtein("sensor", F.lit("kitchen"), 3))',
+        'readings.withColumn("x", F.make_timestamp(*map(F.lit, [2026, 1, 2, 3, 4, 5])))',
+        'readings.withColumn("x", F.make_timestamp(*map(F.lit, [2026, 1, 2, 3, 4]), F.second("read_at")))',
+        'readings.withColumn("x", F.expr("try_make_timestamp(2026, 1, 2, 3, 4, cast(value AS decimal(8,6)))"))',
         'readings.where(F.col("sensor") == "now and then")',
     ],
 )
