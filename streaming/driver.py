@@ -8,8 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +26,7 @@ from streaming.maintain.change_driven import ChangeDrivenStream
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import Turns
 from streaming.maintain.stateful_query import Maintain
-from streaming.query.progress import Progress, read, write
+from streaming.query.progress import last_of, note_error
 from streaming.query.scheduler_pool import use_pool
 from streaming.query.step_shares import Shares
 from tables.declare.analysis import require_no_mistake
@@ -178,7 +177,7 @@ def _noting_errors(settings: Settings, domain: str) -> Iterator[None]:
     try:
         yield
     except TwofoldError as error:
-        _note_error(settings, domain, "ingest", error.message)
+        note_error(settings, domain, "ingest", error.message)
         raise
 
 
@@ -247,22 +246,10 @@ class QueryFailures:
     query: str
 
     def known(self) -> str:
-        return _known(self.settings, self.domain, self.query).error
+        return last_of(self.settings, self.domain, self.query).error
 
     def note(self, error: Exception | None) -> None:
-        _note_error(self.settings, self.domain, self.query, "" if error is None else _reason(error))
-
-
-def _note_error(settings: Settings, domain: str, query: str, error: str) -> None:
-    """Records why a query failed, with its last progress; an empty error if it runs."""
-    last = _known(settings, domain, query)
-    if error or last.error:
-        write(settings, replace(last, error=error, failed_at=datetime.now(UTC) if error else None))
-
-
-def _known(settings: Settings, domain: str, query: str) -> Progress:
-    last = next((p for p in read(settings, domain) if p.query == query), None)
-    return last or Progress(domain=domain, query=query)
+        note_error(self.settings, self.domain, self.query, "" if error is None else _reason(error))
 
 
 def finish(query: Running) -> None:

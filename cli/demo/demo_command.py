@@ -223,7 +223,11 @@ def has_caught_up_with_topics(now: Snapshot) -> bool:
 
 def _behind(now: Snapshot) -> str:
     topics = [f"{topic.name} by {topic.lag} records" for topic in now.topics if topic.lag != 0]
-    queries = [f"{query.query} by {query.behind} versions" for query in now.queries if query.behind]
+    queries = [
+        f"{query.query} by {query.behind} versions ({query.error or f'last progress at {query.updated_at:%H:%M:%S}'})"
+        for query in now.queries
+        if query.behind
+    ]
     return ", ".join([*topics, *queries]) or "they go on"
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from infra.rows.rows import in_spark
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -40,7 +42,7 @@ class PlanTemplate:
         """Returns the query's result for these rows."""
         from pyspark.sql.classic.dataframe import DataFrame
 
-        rows = [_analyzed(self._spark.createDataFrame(table)) for table in inputs]
+        rows = [_analyzed(in_spark(self._spark, table)) for table in inputs]
         # A map is a partial function: the plan is transformed without a callback into this process.
         leaves = _object(self._jvm.scala.collection.immutable, "Map$").empty()
         for placeholder, number in self._placeholders:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from infra.atomic_write import write_atomically
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from infra.settings import Settings
+
+
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +54,25 @@ class Progress:
 
 def write(settings: Settings, progress: Progress) -> None:
     """Replaces the stored progress of a query, atomically."""
-    file = settings.progress / progress.domain / f"{progress.query}.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, json.dumps(asdict(progress), default=lambda t: t.isoformat()), lasting=False)
+    with _lock:
+        _replace(settings, progress)
+
+
+def note_error(settings: Settings, domain: str, query: str, error: str) -> None:
+    """Adds to a query's last progress why it failed; an empty error: it runs.
+
+    A micro-batch that ends meanwhile in another thread is not undone.
+    """
+    with _lock:
+        last = last_of(settings, domain, query)
+        if error or last.error:
+            _replace(settings, replace(last, error=error, failed_at=datetime.now(UTC) if error else None))
+
+
+def last_of(settings: Settings, domain: str, query: str) -> Progress:
+    """Reads the last progress of a query, which may never have run."""
+    file = _file(settings, domain, query)
+    return _parse(json.loads(file.read_text())) if file.exists() else Progress(domain=domain, query=query)
 
 
 def read(settings: Settings, domain: str | None = None) -> list[Progress]:
@@ -66,3 +88,13 @@ def _parse(facts: dict[str, object]) -> Progress:
     offsets: Mapping[str, Mapping[str, int]] = facts["offsets"]  # type: ignore[assignment]
     facts["offsets"] = {topic: {int(p): o for p, o in ends.items()} for topic, ends in offsets.items()}
     return Progress(**facts)  # type: ignore[arg-type]
+
+
+def _file(settings: Settings, domain: str, query: str) -> Path:
+    return settings.progress / domain / f"{query}.json"
+
+
+def _replace(settings: Settings, progress: Progress) -> None:
+    file = _file(settings, progress.domain, progress.query)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, json.dumps(asdict(progress), default=lambda t: t.isoformat()), lasting=False)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +81,8 @@ def in_one_home(home: Path, demos: list[list[str]], root: Path = ROOT) -> Series
     try:
         for domain, *options in demos:
             ran = command(settings, "demo", domain, *options, root=root)
+            if ran.returncode:
+                ran.stderr += _threads(settings, domain)
             client = Client(settings)
             runs = [run for run in client._all("/api/v2/dags/~/dagRuns", "dag_runs") if domain == _domain(run)]
             green = {run["dag_id"] for run in runs if run["state"] == "success"}
@@ -90,6 +94,16 @@ def in_one_home(home: Path, demos: list[list[str]], root: Path = ROOT) -> Series
     finally:
         command(settings, "down", root=root)
     return Series(demos=ended, left=[p.name() for p in psutil.process_iter() if str(home) in _environment(p)])
+
+
+def _threads(settings: Settings, domain: str) -> str:
+    """What its driver did last, and what each of its threads does now."""
+    log = settings.logs / f"stream-{domain}.log"
+    for process in psutil.process_iter():
+        if str(settings.home) in _environment(process) and ["stream", domain] == process.cmdline()[-2:]:
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(2)
+    return log.read_text()[-20_000:] if log.exists() else ""
 
 
 def _domain(run: dict[str, Any]) -> str:
@@ -141,7 +155,7 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Series:
 def faults(demo: Demo) -> list[str]:
     """What a person would see that is wrong; the demo's own words first."""
     said = demo.ran.stdout
-    last = "\n".join([*said.splitlines()[-25:], demo.ran.stderr[-2_000:]])
+    last = "\n".join([*said.splitlines()[-25:], demo.ran.stderr[-20_000:]])
     found = [f"exit code {demo.ran.returncode}:\n{last}"] if demo.ran.returncode else []
     tables = sum(table.full_name in KEYS for table in load().in_order(demo.domain))
     if f"rows of {tables} tables equal what DuckDB computes" not in said or "✗" in said:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,7 +21,8 @@ from infra.process.kept_running import KeptRunning
 from infra.settings import Settings
 from streaming import driver
 from streaming.driver import QueryFailures, _starters
-from streaming.query.progress import read
+from streaming.query import progress
+from streaming.query.progress import Progress, read
 from streaming.query.step_shares import Shares
 from tables.declare.registry import load
 from tables.declare.table import Table
@@ -98,6 +100,24 @@ def test_what_a_query_failed_with_is_reported_until_it_runs_again(
     for _ in range(2):
         query.keep()
     assert [p.error for p in read(settings, "plant")] == [""]
+
+
+def test_an_error_that_is_taken_back_undoes_no_micro_batch(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query whose first micro-batch ends just then would seem to be behind until its inputs change again."""
+    progress.note_error(settings, "plant", "hours", "it failed")
+    stored, newer = progress.last_of, Progress(domain="plant", query="hours", versions={"plant.readings": 3})
+    ends = threading.Thread(target=progress.write, args=(settings, newer))
+
+    def read_meanwhile(*of: Any) -> Progress:
+        last = stored(*of)
+        ends.start()
+        ends.join(0.2)
+        return last
+
+    monkeypatch.setattr(progress, "last_of", read_meanwhile)
+    progress.note_error(settings, "plant", "hours", "")
+    ends.join()
+    assert stored(settings, "plant", "hours") == newer
 
 
 def test_what_keeps_a_whole_driver_from_running_is_reported(

@@ -53,6 +53,12 @@ def test_a_template_returns_what_the_query_over_its_inputs_returns(spark: SparkS
         assert len(found) == counts[0]
 
 
+def test_no_rows_come_in_no_batches(spark: SparkSession) -> None:
+    """As of a file that has no row of a scope: Spark makes no frame of a nested column in no chunk."""
+    template = PlanTemplate(spark, [SCHEMA], lambda inputs: inputs[0].where("size(items) > 0"))
+    assert template.over([pa.Table.from_batches([], SCHEMA)]).toArrow().to_pylist() == []
+
+
 def chosen(inputs: Sequence[DataFrame]) -> DataFrame:
     """Rows chosen by subqueries of each kind, one of them within another."""
     left, right = inputs
