@@ -138,7 +138,7 @@ def chromium(profile: Path) -> Iterator[Browser]:
     command = [program, *options, f"--remote-debugging-port={port}", "about:blank"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        with connect(_tab(port), max_size=None) as socket:
+        with connect(_tab(port), max_size=None, ping_interval=None) as socket:
             yield Browser(socket)
     finally:
         process.terminate()
