@@ -150,7 +150,7 @@ def damaged(platform: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
     row = f"origin = 'JFK' AND hour = '{right['hour']:%Y-%m-%dT%H:%M:%SZ}'"
     lake.open(HOURS).update(updates={"flights": "flights + 1000"}, predicate=row)
     yield row, right
-    lake.open(HOURS).update(updates={"flights": str(right["flights"])}, predicate=row)
+    twofold(platform, "backfill", HOURS)
 
 
 def test_a_plan_goes_from_the_form_to_its_approval_and_back(
