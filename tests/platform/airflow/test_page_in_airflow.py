@@ -68,7 +68,7 @@ def button(text: str) -> str:
     return f"{buttons}.filter((one) => !one.disabled && one.innerText.trim().startsWith('{text}')).at(-1)"
 
 
-def named(name: str) -> str:
+def button_called(name: str) -> str:
     """The button that Airflow's own tests call so."""
     return f"document.querySelector('[data-testid={name}]:not([disabled])')"
 
@@ -89,9 +89,7 @@ def ours(browser: Browser) -> list[str]:
     return [error for error in browser.errors if "/twofold/" in error and "for its sandbox attribute" not in error]
 
 
-def test_airflow_shows_every_page_at_both_widths_as_light_or_dark_as_itself(
-    platform: Settings, browser: Browser
-) -> None:
+def test_airflow_shows_every_page_in_its_own_theme(platform: Settings, browser: Browser) -> None:
     twofold(platform, "status")
     grounds = {}
     for theme in ("light", "dark"):
@@ -162,8 +160,8 @@ def test_a_plan_goes_from_the_form_to_its_approval_and_back(
 
     show(browser, platform, f"tables/{HOURS}")
     follow(browser, "backfill")
-    press(browser, named("trigger-dag-button"))
-    press(browser, named("trigger-dag-submit"))
+    press(browser, button_called("trigger-dag-button"))
+    press(browser, button_called("trigger-dag-submit"))
     wait_until(lambda: newest_run(client), RUN_TIMEOUT_S)
     run = newest_run(client)
     wait_until(lambda: client.question(BACKFILL, run), RUN_TIMEOUT_S)
