@@ -17,7 +17,7 @@ from infra.sql.names import DUCKDB
 from outputs.copy_comparison import compare_copy
 from outputs.targets.open_target import open_target
 from status.fold import Facts
-from streaming.query.progress import read
+from streaming.query.progress import last_of
 from traffic import ack_journal
 from traffic.expected import expected_tables
 from traffic.sources import source_of
@@ -217,7 +217,7 @@ def closed_before(settings: Settings, registry: Registry, table: Table) -> datet
     from tables.declare.table import Table
 
     if table.closes_at:
-        return next((p.watermark for p in read(settings, table.domain) if p.query == table.name), None)
+        return last_of(settings, table.domain, table.name).watermark
     above = [declared for declared in registry.upstream(table) if isinstance(declared, Table)]
     return min((mark for mark in (closed_before(settings, registry, t) for t in above) if mark), default=None)
 

@@ -20,6 +20,8 @@ import psutil
 import pytest
 
 from infra.airflow.airflow_api import Client
+from infra.chosen_domains import driver_name
+from infra.process import supervisor
 from infra.settings import ROOT, Settings
 from status.parts.unloaded_dags import declared_dags, why_unloaded
 from tables.declare.registry import load
@@ -98,10 +100,10 @@ def in_one_home(home: Path, demos: list[list[str]], root: Path = ROOT) -> Series
 
 def _threads(settings: Settings, domain: str) -> str:
     """What its driver did last, and what each of its threads does now."""
-    log = settings.logs / f"stream-{domain}.log"
-    for process in psutil.process_iter():
-        if str(settings.home) in _environment(process) and ["stream", domain] == process.cmdline()[-2:]:
-            process.send_signal(signal.SIGUSR1)
+    log = settings.logs / f"{driver_name(domain)}.log"
+    for process in supervisor.state(settings):
+        if process.name == driver_name(domain) and process.pid:
+            os.kill(process.pid, signal.SIGUSR1)
             time.sleep(2)
     return log.read_text()[-20_000:] if log.exists() else ""
 

@@ -20,6 +20,7 @@ RUN_TIMEOUT_S = 600
 ANSWER_AFTER_S = 20.0
 """Airflow fails a task whose answer comes before its scheduler has seen that the process which asked has ended."""
 HOURS = "flights.delays_by_hour"
+REASON = "the row was damaged by hand"
 CLOSED_MS = 1_357_142_400_000  # 2013-01-02T16:00Z
 
 

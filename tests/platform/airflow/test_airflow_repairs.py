@@ -15,12 +15,10 @@ from infra.process import supervisor
 from infra.settings import Settings
 from tables.declare.registry import load
 from tables.refresh.streaming_checkpoint import Checkpoint
-from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, RUN_TIMEOUT_S
+from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, REASON, RUN_TIMEOUT_S
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.timeout(1500)]
-
-REASON = "the row was damaged by hand"
 
 
 def test_every_dag_is_served(airflow: Client) -> None:

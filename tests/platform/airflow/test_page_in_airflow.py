@@ -19,13 +19,12 @@ from infra.settings import Settings
 from tables.declare.registry import load
 from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.page.chromium import Browser, chromium
-from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, RUN_TIMEOUT_S, twofold
+from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, REASON, RUN_TIMEOUT_S, twofold
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.timeout(1500)]
 
 BACKFILL = f"flights.backfill.{HOURS.partition('.')[2]}"
-REASON = "the row was damaged by hand"
 FRAME = "document.querySelector('iframe')?.contentDocument"
 PAGES = {
     "": "", "map": "What hangs on what", "tables": " tables", f"tables/{HOURS}": HOURS, "topics": " topics",
