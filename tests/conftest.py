@@ -1,4 +1,4 @@
-"""A Spark session for all tests that need one, a fresh lake for each test, and the order of the files."""
+"""A Spark session for all tests that need one, and a fresh lake for each test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
@@ -36,85 +36,10 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
-LONG = ("platform", "chaos", "servers", "batch", "rebuild", "nexmark", "tpch", "kinds", "rewrite", "audit")
-"""Folders whose files take longest: workers, which take one file after the other, then end at about the same time."""
-SPREAD = ("test_exactly_once.py",)
-"""Files of long tests that share nothing but what every worker has: each test goes to whichever worker is free."""
-SHARED = {
-    "airflow": (
-        "tests/infra/airflow/test_airflow_processes.py",
-        "tests/platform/airflow/test_dag_runs.py",
-        "tests/platform/airflow/test_forget_dag.py",
-        "tests/platform/airflow/test_users.py",
-    ),
-    "platform of flights": (
-        "tests/platform/airflow/test_airflow_repairs.py",
-        "tests/platform/airflow/test_page_in_airflow.py",
-    ),
-    "PostgreSQL": (
-        "tests/infra/postgres/test_database_connection.py",
-        "tests/infra/capture/test_catalog_changes.py",
-        "tests/batch/audit/test_copy_audit.py",
-        "tests/batch/audit/test_database_audit.py",
-        "tests/cli/test_capture_scaffold.py",
-        "tests/outputs/targets/test_postgres_copy.py",
-        "tests/outputs/follow/test_runner.py",
-        "tests/platform/test_forgotten_copies.py",
-    ),
-    "Spark server": (
-        "tests/infra/spark/test_connect_server.py",
-        "tests/chaos/test_killed_server.py",
-        "tests/chaos/servers/test_killed_publications.py",
-    ),
-}
-"""Server -> the files that share one; a worker takes them one after the other."""
-SERVER_OF = {file: server for server, files in SHARED.items() for file in files}
-WAITING = (
-    *SHARED,
-    "tests/platform/test_demos.py",
-    "tests/docs/test_tutorial.py",
-    "tests/platform/test_killed_broker.py",
-)
-"""Files whose tests wait for servers: the last worker begins with them."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses a Spark session, and begin with the files that take longest."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
-    items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
-
 
 def pytest_sessionfinish() -> None:
     """Clients of a broker that has stopped go on logging, to a stream that pytest has closed."""
     logging.raiseExceptions = False
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hands workers whole files, since the tests of one share what takes long to set up.
-
-    Of three workers the last begins with `WAITING`, which the others take when nothing else is left.
-    The groups of `--dist loadgroup` come to nothing with pytest 9.2, which does not read the names that xdist 3.8 sets.
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            if Path(file).name in SPREAD:
-                return nodeid
-            return SERVER_OF.get(file, file)
-
-        def _assign_work_unit(self, node: Any) -> None:
-            waits = self.numnodes > 2 and node.gateway.id == f"gw{self.numnodes - 1}"
-            scope = next((scope for scope in self.workqueue if (scope in WAITING) == waits), None)
-            if scope is not None:
-                self.workqueue.move_to_end(scope, last=False)
-            super()._assign_work_unit(node)
-
-    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

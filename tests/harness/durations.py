@@ -1,12 +1,14 @@
-"""Writes what each test of a tier took, in seconds and in CPU seconds, to `.twofold/durations/TIER.txt`."""
+"""Writes what the tests of a tier took, and for what, to `.twofold/durations`: TIER.txt by test, TIER.json by file."""
 
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+import json
+import time
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +19,43 @@ from infra.settings import ROOT
 
 NEEDS_A_REASON_S = 30.0
 LONGEST = 40
-_CPU = "cpu_s"
+REASONS = {
+    "spark": "jvm_s",
+    **dict.fromkeys(("airflow_alone", "broker", "database", "postgres", "series", "spark_server"), "server_s"),
+}
+"""Fixture -> the reason that its seconds are counted under."""
 _CPU_BEFORE = pytest.StashKey[float]()
+_setups = Counter[str]()
+"""Reason -> seconds of the fixtures of the test that runs."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.tier and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Durations(ROOT / ".twofold" / "durations" / f"{config.option.tier}.txt"))
+        config.pluginmanager.register(Durations(ROOT / ".twofold" / "durations" / config.option.tier))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     item.stash[_CPU_BEFORE] = _cpu_s(item)
+    _setups.clear()
     return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
+    began_s = time.monotonic()
+    try:
+        return (yield)
+    finally:
+        if fixturedef.argname in REASONS:
+            _setups[REASONS[fixturedef.argname]] += time.monotonic() - began_s  # type: ignore[assignment]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     if call.when == "teardown":
-        item.user_properties.append((_CPU, round(max(0.0, _cpu_s(item) - item.stash[_CPU_BEFORE]), 1)))
+        cpu_s = max(0.0, _cpu_s(item) - item.stash[_CPU_BEFORE])
+        item.user_properties += [(name, round(s, 3)) for name, s in {**_setups, "cpu_s": cpu_s}.items()]
     return (yield)
 
 
@@ -55,10 +75,25 @@ def _cpu_s(item: pytest.Item) -> float:
 
 @dataclass
 class Took:
-    """Wall clock and CPU seconds of a test with its fixtures, or of several."""
+    """Seconds of a test with its fixtures, or of several.
+
+    Attributes:
+        seconds: by the clock on the wall, of which are
+        jvm_s: of the fixture that starts a JVM,
+        server_s: of those that start servers,
+        waiting_s: of the rest, those in which neither the test nor a process that it started had the CPU.
+        cpu_s: of the CPU, servers left out.
+    """
 
     seconds: float = 0.0
     cpu_s: float = 0.0
+    jvm_s: float = 0.0
+    server_s: float = 0.0
+    waiting_s: float = 0.0
+
+    def add(self, other: Took) -> None:
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 class Durations:
@@ -71,11 +106,27 @@ class Durations:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         took = self._tests[report.nodeid]
         took.seconds += report.duration
-        took.cpu_s += sum(float(str(value)) for name, value in report.user_properties if name == _CPU)
+        if report.when == "teardown":
+            for name, value in report.user_properties:
+                setattr(took, name, float(str(value)))
+            took.waiting_s = max(0.0, took.seconds - took.jvm_s - took.server_s - took.cpu_s)
 
     def pytest_sessionfinish(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text("\n".join(lines(self._tests)) + "\n")
+        self._file.with_suffix(".txt").write_text("\n".join(lines(self._tests)) + "\n")
+        self._file.with_suffix(".json").write_text(json.dumps(by_file(self._tests)))
+
+
+def by_file(tests: Mapping[str, Took]) -> dict[str, dict[str, float]]:
+    """What each file took, longest first; at the end all those that took less than a second."""
+    files, others = defaultdict[str, Took](Took), Took()
+    for test, took in tests.items():
+        files[test.split("::")[0]].add(took)
+    longest = sorted((file for file in files if files[file].seconds >= 1), key=lambda file: -files[file].seconds)
+    for file in files.keys() - set(longest):
+        others.add(files[file])
+    sums = {**{file: files[file] for file in longest}, "others": others}
+    return {file: {name: round(s, 1) for name, s in asdict(took).items()} for file, took in sums.items()}
 
 
 def lines(tests: Mapping[str, Took]) -> Iterator[str]:
@@ -102,8 +153,7 @@ def _listed(tests: Mapping[str, Took]) -> Iterator[str]:
 def _sum(several: Iterable[Took]) -> Took:
     total = Took()
     for took in several:
-        total.seconds += took.seconds
-        total.cpu_s += took.cpu_s
+        total.add(took)
     return total
 
 

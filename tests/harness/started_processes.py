@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
@@ -14,17 +15,16 @@ from pathlib import Path
 import pytest
 
 from infra.settings import ROOT
+from tests.harness import kept_run
 
-LIMITS = {"JVMs": 14, "brokers": 12, "Airflows": 2, "PostgreSQLs": 8}
-"""Starts that `make test` may have; a run with more fails. Measured: 12 JVMs, 10 brokers, 2 Airflows, 6 PostgreSQLs.
-
-A new test shares a server that others use, or pays for one of its own by ending another.
-"""
+KINDS = ("JVMs", "brokers", "Airflows", "PostgreSQLs")
 MARK = "PYTEST_RUN_STARTED_BY"
 HELPERS = {"Main", "StorageTool", ""}
 """JVMs of a second: Spark's launcher, the format of a broker's disk, `java -version`."""
 EVERY_S = 1.0
 SETTLED_S = 10.0  # by then a process has become the program that it was started for
+TESTS = "tests"
+"""The part of every process that no supervisor runs, servers left out."""
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -62,6 +62,7 @@ class StartedProcesses:
         self._others: set[Key] = set()
         self._parents: dict[Key, Key | None] = {}
         self._kinds: dict[Key, tuple[str, str]] = {}
+        self._part: dict[Key, str] = {}
         self._running: set[Key] = set()
 
     def look(self, seen: Iterable[Seen], now_s: float) -> None:
@@ -75,11 +76,17 @@ class StartedProcesses:
                 self._others.add(one.key)
                 continue
             self._ours[one.key], self._parents[one.key] = one, parent
-            if one.key not in self._kinds and now_s - one.began_s < SETTLED_S:
-                kind = kind_of(self._command_of(one.pid))
-                # A server's forks have its command until they name themselves.
-                if kind and (parent is None or self._kinds.get(parent) != kind):
-                    self._kinds[one.key] = kind
+            if now_s - one.began_s < SETTLED_S:
+                self._name(one, parent)
+
+    def _name(self, one: Seen, parent: Key | None) -> None:
+        command = self._command_of(one.pid)
+        kind = kind_of(command)
+        # A server's forks have its command until they name themselves.
+        if kind and one.key not in self._kinds and (parent is None or self._kinds.get(parent) != kind):
+            self._kinds[one.key] = kind
+        above = self._part.get(parent, TESTS) if parent else TESTS
+        self._part[one.key] = part_of(command) or (kind[1] if kind and above == TESTS else above)
 
     def _is_ours(self, one: Seen, parent: Key | None) -> bool:
         return one.pid == self._pid or parent in self._ours or self._is_marked(one.pid)
@@ -95,14 +102,16 @@ class StartedProcesses:
         return Counter(program for kind, program in self._kinds.values() if kind == "JVMs")
 
     @property
-    def cpu_s(self) -> float:
-        """CPU seconds of all, and of those that came and went between two looks."""
-        known = Counter[Key | None]()
-        for key, one in self._ours.items():
+    def cpu_s(self) -> Counter[str]:
+        """Part of the platform -> CPU seconds of its processes, and of those that came and went between two looks."""
+        known, total = Counter[Key | None](), Counter[str]()
+        for key, one in sorted(self._ours.items(), key=lambda item: -item[1].began_s):  # children before their parents
+            # Of a family that ends between two looks, the parent was never seen to have waited for its children.
+            reaped_s = max(one.reaped_s, known[key])
             if key not in self._running:
-                known[self._parents[key]] += one.own_s + one.reaped_s  # type: ignore[assignment]
-        unseen = (max(0.0, one.reaped_s - known[key]) for key, one in self._ours.items())
-        return sum(one.own_s for one in self._ours.values()) + sum(unseen)
+                known[self._parents[key]] += one.own_s + reaped_s  # type: ignore[assignment]
+            total[self._part.get(key, TESTS)] += one.own_s + reaped_s - known[key]  # type: ignore[assignment]
+        return total
 
 
 def kind_of(command: Sequence[str]) -> tuple[str, str] | None:
@@ -115,6 +124,13 @@ def kind_of(command: Sequence[str]) -> tuple[str, str] | None:
     if program == "postgres" and command[1:2] == ["-D"]:
         return "PostgreSQLs", program
     return ("Airflows", "airflow") if list(command[1:4]) == ["-m", "airflow", "dag-processor"] else None
+
+
+def part_of(command: Sequence[str]) -> str:
+    """The name of the supervised program that a process reaper runs; "" of every other command."""
+    if "infra.process.process_reaper" not in command or "--command" not in command:
+        return ""
+    return Path(command[-1] or command[-2]).stem.rpartition("-")[0]
 
 
 def processes() -> Iterator[Seen]:
@@ -168,9 +184,10 @@ class Sampler:
         self._found.look(processes(), _up_s())
         if self._tier == "test" and self._excess and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        file = ROOT / ".twofold" / "durations" / f"{self._tier}-processes.txt"
+        file = ROOT / ".twofold" / "durations" / f"{self._tier}-processes.json"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("\n".join(self._lines()) + "\n")
+        cpu_s = {part: round(seconds, 1) for part, seconds in self._found.cpu_s.most_common()}
+        file.write_text(json.dumps({"started": self._starts, "cpu_s": cpu_s}))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("processes")
@@ -178,15 +195,19 @@ class Sampler:
             terminalreporter.line(line)
 
     @property
+    def _starts(self) -> dict[str, int]:
+        return {kind: self._found.starts[kind] for kind in KINDS}
+
+    @property
     def _excess(self) -> list[str]:
-        starts = self._found.starts
-        return [f"{starts[kind]} {kind} instead of {most}" for kind, most in LIMITS.items() if starts[kind] > most]
+        return kept_run.excess_of_starts(kept_run.kept().started, self._starts)
 
     def _lines(self) -> Iterator[str]:
-        starts, programs = self._found.starts, self._found.programs
-        yield f"CPU seconds of all processes, servers too: {self._found.cpu_s:.0f}"
-        yield "started: " + ", ".join(f"{starts[kind]} {kind}" for kind in LIMITS)
+        cpu_s, programs = self._found.cpu_s, self._found.programs
+        yield f"CPU seconds of all processes, servers too: {cpu_s.total():.0f}"
+        yield "of them: " + ", ".join(f"{seconds:.0f} {part}" for part, seconds in cpu_s.most_common(12))
+        yield "started: " + ", ".join(f"{count} {kind}" for kind, count in self._starts.items())
         if programs:
             yield "programs of JVMs: " + ", ".join(f"{count} {name}" for name, count in programs.most_common())
         if self._tier == "test" and self._excess:
-            yield f"FAILED: more servers were started than {Path(__file__).name} allows: {'; '.join(self._excess)}"
+            yield f"FAILED: more servers were started than {kept_run.FILE.name} allows: {'; '.join(self._excess)}"

@@ -61,16 +61,40 @@ def test_a_process_counts_as_what_it_becomes() -> None:
 def test_processes_of_others_are_left_out_and_orphans_of_ours_are_not() -> None:
     all_of = found({7: BROKER, 8: BROKER, 9: BROKER}, marked=[8])
     all_of.look([Seen(1, 0, 0.0, 1.0), Seen(7, 6, 1.0, 100.0), Seen(8, 6, 1.0, 10.0), Seen(9, 8, 2.0, 20.0)], 2.0)
-    assert (all_of.starts, all_of.cpu_s) == ({"brokers": 1}, 31.0)
+    assert (all_of.starts, all_of.cpu_s.total()) == ({"brokers": 1}, 31.0)
 
 
 def test_cpu_of_children_counts_once_whether_they_were_seen_or_not() -> None:
     all_of = found({})
     all_of.look([Seen(1, 0, 0.0, 1.0), Seen(2, 1, 1.0, 4.0), Seen(3, 1, 1.0, 8.0)], 2.0)
-    assert all_of.cpu_s == 13.0
+    assert all_of.cpu_s.total() == 13.0
     # 2 has ended with 5 seconds, and one that was never seen with 2; 3 goes on.
     all_of.look([Seen(1, 0, 0.0, 1.5, 7.0), Seen(3, 1, 1.0, 9.0)], 3.0)
-    assert all_of.cpu_s == 1.5 + 4.0 + 3.0 + 9.0
+    assert all_of.cpu_s.total() == 1.5 + 4.0 + 3.0 + 9.0
+
+
+def test_cpu_of_a_family_that_ends_between_two_looks_counts_once() -> None:
+    all_of = found({})
+    all_of.look([Seen(1, 0, 0.0, 1.0), Seen(2, 1, 1.0, 2.0), Seen(3, 2, 2.0, 60.0)], 3.0)
+    all_of.look([Seen(1, 0, 0.0, 1.0, 62.5)], 4.0)
+    assert all_of.cpu_s.total() == 1.0 + 62.5
+
+
+def test_cpu_is_counted_by_supervised_program() -> None:
+    reaper = ["python", "-m", "infra.process.process_reaper", "--command", "/x/commands/broker-7e7ab25f.json"]
+    all_of = found({2: reaper, 3: BROKER, 5: SPARK, 6: ["python", "-c", "x"]})
+    all_of.look(
+        [
+            Seen(1, 0, 0.0, 1.0),
+            Seen(2, 1, 1.0, 2.0),
+            Seen(3, 2, 1.0, 4.0),
+            Seen(4, 3, 1.5, 8.0),
+            Seen(5, 1, 1.0, 16.0),
+            Seen(6, 1, 1.0, 32.0, 64.0),
+        ],
+        2.0,
+    )
+    assert all_of.cpu_s == {"broker": 14.0, "SparkSubmit": 16.0, "tests": 97.0}
 
 
 def test_this_process_and_what_it_starts_are_seen() -> None:
@@ -81,4 +105,4 @@ def test_this_process_and_what_it_starts_are_seen() -> None:
         all_of = StartedProcesses(child.pid, lambda _: False, lambda _: [])
         all_of.look(processes(), time.monotonic())
         child.kill()
-    assert 0.2 <= all_of.cpu_s < 5.0
+    assert 0.2 <= all_of.cpu_s.total() < 5.0

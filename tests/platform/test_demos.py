@@ -1,4 +1,4 @@
-"""Both demos in one home, one after the other, as a person runs them: short in every run of the tests, whole in proofs.
+"""The demos, as a person runs them: that of the shop, short, in every run of the tests, both in proofs.
 
 They take minutes: each starts what it needs, streams, reconciles in Airflow, and compares every table with its source.
 """
@@ -31,7 +31,6 @@ from traffic.expected.expected_tables import KEYS
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(3_600)]
 
 DAYS = {"flights": 3, "shop": 2}
-SHORT = ["flights", "shop"]
 LONGEST_S = 1_500
 
 
@@ -151,7 +150,7 @@ def short(domain: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def series(tmp_path_factory: pytest.TempPathFactory) -> Series:
-    return in_one_home(tmp_path_factory.mktemp("demos"), [short(domain) for domain in SHORT])
+    return in_one_home(tmp_path_factory.mktemp("demos"), [short("shop")])
 
 
 def faults(demo: Demo) -> list[str]:
@@ -179,10 +178,9 @@ def faults(demo: Demo) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("number", range(len(SHORT)), ids=SHORT)
-def test_a_short_demo_ends_with_an_account_that_is_right(series: Series, number: int) -> None:
+def test_the_short_demo_of_the_shop_ends_with_an_account_that_is_right(series: Series) -> None:
     """The first start of all servers, and streams, corrections, checks: the README's commands, on fewer days."""
-    assert faults(series.demos[number]) == []
+    assert faults(series.demos[0]) == []
 
 
 def test_nothing_is_left_running_after_down(series: Series) -> None:
@@ -190,7 +188,7 @@ def test_nothing_is_left_running_after_down(series: Series) -> None:
 
 
 @pytest.mark.prove
-def test_the_short_demos_in_the_other_order_and_again(tmp_path: Path) -> None:
+def test_the_short_demos_in_either_order_and_again(tmp_path: Path) -> None:
     """Run again over its own data, a demo changes nothing."""
     series = in_one_home(tmp_path, [short("shop"), short("flights"), short("flights"), short("shop")])
     assert [faults(demo) for demo in series.demos] == [[]] * 4
@@ -210,7 +208,7 @@ def own_checkout(folder: Path) -> Path:
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("domain", SHORT)
+@pytest.mark.parametrize("domain", DAYS)
 def test_the_whole_demo(tmp_path: Path, domain: str) -> None:
     """What `make demo` runs: a month of flights, a week of the shop; a definition is changed and taken back."""
     series = in_one_home(tmp_path / "home", [[domain]], own_checkout(tmp_path / "checkout"))

@@ -13,7 +13,7 @@ from tests.platform.acknowledged_records import faults
 from tests.platform.supervised_driver import MESSY, kill, live_driver, process, sending, works_since
 from tests.servers import wait_until
 
-pytestmark = pytest.mark.platform
+pytestmark = [pytest.mark.platform, pytest.mark.prove]
 
 PROMPT = replace(MESSY, minutes_share=0.0, hours_share=0.0)
 
