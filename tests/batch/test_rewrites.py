@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from batch.plan.rebuild_table import rebuild_in_shadow
 from batch.reconcile import Reconcile, reconcile_tables
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
+from batch.rewrite.promotion import Promotion
 from batch.rewrite.redrive import redrive
 from batch.rewrite.rollback import rollback
 from infra.delta.delta_writer import CommitTag, Writer, Written
@@ -28,6 +30,7 @@ from infra.errors import BadArgument
 from infra.settings import Settings
 from streaming.rebuild.reingest import reingest
 from tables.refresh.open_platform import Platform
+from tables.refresh.shadow_lake import shadow
 from tables.refresh.target import Target
 from tests.plant import DAYS_FILE, HOURS, hour, plant, reading
 from tests.rewrites import backfill, rollback_decoded
@@ -94,18 +97,19 @@ def damage(world: World, name: str) -> None:
     DeltaTable(world.lake.uri(f"plant.{name}")).update(updates={column: "7777"}, predicate=predicate)
 
 
+@dataclass
 class Rewrite:
     """One way to rewrite history: what forces it, and how it is started; both work on all tables."""
 
-    def __init__(self, cause: str, world: World, folder: Path) -> None:
-        self.cause, self.world, self.folder = cause, world, folder
-        self._taken_back: dict[str, str] = {}
+    cause: str
+    world: World
+    taken_back: dict[str, str] = field(default_factory=dict)
 
     @property
     def platform(self) -> Platform:
         return Platform(self.world.spark, self.world.lake, self.world.registry)
 
-    def force(self) -> None:
+    def force(self, folder: Path) -> None:
         """Do what makes rows of sensor `b` wrong, or different from what they should be."""
         world = self.world
         if self.cause == "late":
@@ -115,19 +119,22 @@ class Rewrite:
             self._misread(7.0)
             world.reconcile(FILES)
         elif self.cause == "redrive":
-            world.registry = plant(self.folder / "now", **FILES)
+            world.registry = plant(folder / "now", **FILES)
         elif self.cause == "definition":
             doubled = {name: edited(FILES[name], "value < 100", "value < 3") for name in ("each", "newest", "hours")}
             doubled["days"] = edited(DAYS_FILE, 'F.sum("total")', '(F.sum("total") + 1)')
-            world.registry = plant(self.folder / "now", **doubled, readings=STRICT)
+            world.registry = plant(folder / "now", **doubled, readings=STRICT)
         elif self.cause == "rollback":
             for name in FILES:
                 damage(world, name)
                 put_right = backfill(self.platform, world.registry.find_table(name))
-                self._taken_back[name] = put_right.run
+                self.taken_back[name] = put_right.run
         else:
             for name in FILES:
                 damage(world, name)
+            if self.cause == "rebuild":
+                for name in FILES:
+                    rebuild_in_shadow(self.platform, world.registry.find_table(name), world, reingest)
 
     def _misread(self, value: float) -> None:
         """Let the record of 1 o'clock be another one in the events, as if an older decoder had made it."""
@@ -179,13 +186,10 @@ class Rewrite:
             return reconcile_tables(platform, tables, repair=True)
         one: Mapping[str, Callable[[Any], RunResult]] = {
             "definition": lambda table: recompute(platform, table, None),
-            "rebuild": lambda table: self._promote(table.name, platform),
-            "rollback": lambda table: rollback(platform, table, self._taken_back[table.name]),
+            "rebuild": lambda table: Promotion(platform, shadow(self.platform, table), table).promote(),
+            "rollback": lambda table: rollback(platform, table, self.taken_back[table.name]),
         }
         return [one[self.cause](table) for table in tables]
-
-    def _promote(self, name: str, platform: Platform) -> RunResult:
-        return rebuild_in_shadow(platform, self.world.registry.find_table(name), self.world, reingest).promote()
 
 
 EXPECTED: dict[str, dict[str, float | None]] = {
@@ -219,15 +223,26 @@ def of_a(world: World, cause: str) -> dict[str, list[dict[str, Any]]]:
     return {name: [row for row in rows(world, name) if row["sensor"] == "a"] for name in names}
 
 
-@pytest.mark.parametrize("cause", EXPECTED)
-def test_history_is_rewritten_once_and_in_the_ledger(
-    before: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
-) -> None:
-    """Each rewrite goes through all tables, then again, then back."""
-    world = before.copied_to(settings)
+@pytest.fixture(scope="module", params=EXPECTED)
+def forced(request: pytest.FixtureRequest, before: World, tmp_path_factory: pytest.TempPathFactory) -> Rewrite:
+    """A world in which something is wrong, and what puts it right."""
+    folder = tmp_path_factory.mktemp("forced")
+    rewrite = Rewrite(request.param, before.copied_to(replace(before.settings, home=folder / "home")))
+    rewrite.force(folder)
+    return rewrite
+
+
+@pytest.fixture
+def rewrite(forced: Rewrite, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Rewrite:
+    """The same, in a home of its own."""
+    world = forced.world.copied_to(settings)
     monkeypatch.setattr(replay, "Log", lambda platform, topics: world)
-    rewrite = Rewrite(cause, world, tmp_path)
-    rewrite.force()
+    return replace(forced, world=world)
+
+
+def test_history_is_rewritten_once_and_in_the_ledger(rewrite: Rewrite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rewrite goes through all tables, then again, then back."""
+    world, cause = rewrite.world, rewrite.cause
     wrong = of_b(world)
     beside: dict[str, dict[str, Any]] = {}
     publish = Target.publish
@@ -263,9 +278,9 @@ def test_history_is_rewritten_once_and_in_the_ledger(
     assert changing
     assert all(Ledgers(world.lake).newest_run(o.table, run=o.run) for o in changing), "events and quarantine, too"
 
-    world.maintain(FILES)
     if cause in ("rollback", "rebuild"):
         return  # a second roll-back is refused, a second rebuild finds nothing, by tests of their own
+    world.maintain(FILES)
     versions = {name: world.lake.version(f"plant.{name}") for name in FILES}
     again = rewrite.run()
     assert [o.changed for o in again.values()] == [0] * len(again)
@@ -279,16 +294,9 @@ def test_history_is_rewritten_once_and_in_the_ledger(
             rollback_decoded(rewrite.platform, topic, first["readings"].run)
 
 
-@pytest.mark.parametrize("cause", EXPECTED)
-def test_what_was_shown_is_what_is_published(
-    before: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
-) -> None:
+def test_what_was_shown_is_what_is_published(rewrite: Rewrite, before: World) -> None:
     """A plan of all tables, made in a copy, published, and then nothing is left to correct."""
-    world = before.copied_to(settings)
-    monkeypatch.setattr(replay, "Log", lambda platform, topics: world)
-    rewrite = Rewrite(cause, world, tmp_path)
-    as_they_were = of_a(world, cause)
-    rewrite.force()
+    world, cause = rewrite.world, rewrite.cause
     outcomes = rewrite.shown_then_published()
     # A plan carries what it changes through the tables below, here the hours that it brings back.
     carried = {"days": 7781.0} if cause == "rollback" else {}
@@ -298,7 +306,7 @@ def test_what_was_shown_is_what_is_published(
             _require_in_ledger(world, name, outcome)
     world.maintain(FILES)
     assert {o.changed for o in world.reconcile(FILES)} == {0}
-    assert of_a(world, cause) == as_they_were
+    assert of_a(world, cause) == of_a(before, cause)
 
 
 @pytest.mark.parametrize("stream", ["behind", "ahead"])

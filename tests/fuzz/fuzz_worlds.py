@@ -45,8 +45,12 @@ def over_worlds(
 
 
 def _brief(schedule: Schedule) -> Schedule:
-    """One restart and one reconcile in the middle, enough for a single world: both come again at its end."""
-    return replace(schedule, restarts=frozenset(sorted(schedule.restarts)[:1]), reconciles=schedule.reconciles[:1])
+    """What is enough for a single world: one restart and one reconcile in the middle, since both come again at its end.
+
+    Who refreshes tables is a parameter of `tests/tables/refresh/test_refresh.py`; here it is what is quick.
+    """
+    restarts, reconciles = frozenset(sorted(schedule.restarts)[:1]), schedule.reconciles[:1]
+    return replace(schedule, restarts=restarts, reconciles=reconciles, small_rows=Schedule.small_rows)
 
 
 def _required_to_vary(world: list[C]) -> list[C]:
