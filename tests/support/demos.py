@@ -149,7 +149,7 @@ def _tables(settings: Settings, domain: str) -> dict[str, tuple[object, ...]]:
 
 def _home(process: psutil.Process) -> str:
     try:
-        return process.environ().get("TWOFOLD_HOME", "")
+        return str(process.environ().get("TWOFOLD_HOME", ""))
     except psutil.Error:
         return ""
 
