@@ -72,6 +72,7 @@ SERVER_OF = {file: server for server, files in SHARED.items() for file in files}
 WAITING = (
     *SHARED,
     "tests/platform/test_demos.py",
+    "tests/platform/homes/test_home_goes_on.py",
     "tests/docs/test_tutorial.py",
     "tests/platform/test_killed_broker.py",
 )
