@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,19 @@ from batch.plan.plan import Plan, Plans
 from infra.chosen_domains import driver_name
 from infra.process import supervisor
 from infra.settings import ROOT, Settings
-from tables.declare.registry import load
+from status.observer import Observer
+from tables.declare.registry import load, running
 from tests.platform.homes.packed_home import Content, Facts, archive_of, content, reader, scan_of, unpack
 from tests.servers import wait_until
 from tests.support.demos import DAYS, command, faults, processes_of, run_demo
-from traffic.sources import MISSIONS
+from traffic.sources import MISSIONS, SOURCES
 
 pytestmark = [pytest.mark.platform, pytest.mark.prove, pytest.mark.timeout(3_600)]
 
 HOME = archive_of("home_28_november")
 FACTS = Facts.read(HOME)
-MORE_DAYS = {**DAYS, "flights": DAYS["flights"] + 1}
-"""The shop's demo sends the same days again: on the next one a customer logs in whom it has forgotten, so that the copy
-rightly lacks a value that the database has, while the demo waits until both are equal."""
+TAIL = timedelta(days=3)
+"""So many days the demos send after those that they compare."""
 ROLLED_BACK = MISSIONS["flights"].table
 
 
@@ -94,11 +94,30 @@ def plan_in(settings: Settings, state: str) -> Plan:
     return found
 
 
+def send_a_day_of_the_shop(settings: Settings) -> None:
+    """Send the next day; in the end each record is an event or in quarantine, and no row is unexplained.
+
+    Its demo would wait for a value of a customer who logs in although forgotten, which the copy rightly lacks.
+    """
+    day = SOURCES["shop"].DEMO[0] + TAIL + timedelta(days=DAYS["shop"])
+    run(settings, "traffic", "shop", "--start", str(day), "--end", str(day + timedelta(days=1)))
+    observer = Observer(settings, running(settings))
+
+    def has_all() -> bool:
+        now = observer.snapshot(save=False)
+        taken = all(topic.produced == (topic.events or 0) + (topic.quarantined or 0) for topic in now.topics)
+        return taken and not any(query.behind for query in now.queries)
+
+    wait_until(has_all, timeout_s=300)
+    runs = json.loads(run(settings, "reconcile", "shop", "--verify", "--json"))
+    assert [(one["table"], one["unexplained"]) for one in runs if one["unexplained"]] == []
+
+
 @pytest.mark.parametrize("kills", [(), (some_run, a_stream_runs)], ids=["undisturbed", "killed"])
 def test_a_home_goes_on_where_it_ended(tmp_path: Path, kills: tuple[Callable[[Settings], bool], ...]) -> None:
-    """Nothing is asked, lost or repeated; its plans are published and taken back; both demos go on.
+    """Nothing is asked, lost or repeated; its plans are published and taken back; both domains go on.
 
-    It takes minutes: the demos compare every table with what DuckDB makes of the source.
+    It takes minutes: a demo compares every table with what DuckDB makes of the source.
     """
     settings = unpack(HOME, tmp_path / "home")
     try:
@@ -120,10 +139,11 @@ def test_a_home_goes_on_where_it_ended(tmp_path: Path, kills: tuple[Callable[[Se
         assert outcome(settings, "rollback", ROLLED_BACK, "--run", back["run"])["changed"] == back["changed"] > 0
         wait_until(lambda: contents(settings) == right, timeout_s=180)  # what follows the table does so by itself
 
-        for domain, days in MORE_DAYS.items():
-            demo = run_demo(settings, domain, "--days", str(days), "--seconds", "10", "--steps", "none")
-            # Airflow remembers tasks that were cut off: by a kill here, or by `down` before the home was packed.
-            assert faults(replace(demo, failed={})) == []
+        demo = run_demo(settings, "flights", "--days", str(DAYS["flights"] + 1), "--seconds", "10", "--steps", "none")
+        # Airflow remembers tasks that were cut off: by a kill here, or by `down` before the home was packed.
+        assert faults(replace(demo, failed={})) == []
+        run(settings, "up", *DAYS)
+        send_a_day_of_the_shop(settings)
     finally:
         command(settings, "down")
     assert [process.name() for process in processes_of(settings)] == []
