@@ -94,6 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the worker says that it has collected
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Finds what each file needs; the first worker of several notes it for the process that schedules."""
     needs = defaultdict[str, Needs](frozenset)
