@@ -72,6 +72,7 @@ class Pinned:
         self.watermark_ms = self._closed_before_ms() if table.closes_at else None
         self.version = lake.version(table.full_name)
         self._next_versions = next_versions(lake, self.platform.registry, table, self._checkpoint)
+        self._is_unbegun = not self._next_versions and not lake.rows(table.full_name)
         self.versions = {s.full_name: lake.version(s.full_name) for s in self.sources}
         self._splits = {s.full_name: self._checkpoint.splits.versions_of(s.full_name) for s in self.sources}
 
@@ -210,8 +211,10 @@ class Pinned:
 
         These are scopes that a reconcile at the position `before` will check, commits since the pinning, records
         dropped by declaration, and, for a table whose rows never close, the changes that its stream had not read when
-        this was pinned.
+        this was pinned. Where no stream had read anything and the table had no row, they are all scopes.
         """
+        if self._is_unbegun:
+            return everything(self.table)
         now = Pinned(self.platform, self.table)
         scopes = [*before.pending, *now._scopes_touched(before)]
         if self.table.late == "drop":

@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, CronTriggerTimetable, Param
 from airflow.utils.types import DagRunType
 
 from dags import dag_docs
@@ -52,6 +52,14 @@ class Domain:
     @property
     def topic_names(self) -> list[str]:
         return [topic.full_name for topic in self.topics]
+
+
+def next_time(cron: str) -> CronTriggerTimetable:
+    """A schedule by UTC whose first run is the next one.
+
+    Left to itself Airflow begins with the run before, if that was due less than a tenth of the time between two ago.
+    """
+    return CronTriggerTimetable(cron, timezone="UTC", run_immediately=timedelta())
 
 
 def make_dag(

@@ -20,6 +20,7 @@ from dags.dag_defaults import (
     Domain,
     ask_param,
     make_dag,
+    next_time,
     plan_and_publication,
 )
 from dags.day_partitions import DayPartitions
@@ -139,7 +140,7 @@ def _audit(domain: Domain) -> DAG:
     everything = Param(
         False, title="All", type="boolean", description="Recompute every closed row, not the share of the day."
     )
-    with make_dag(domain, "audit", about, schedule=AUDIT_AT, params={"everything": everything}) as dag:
+    with make_dag(domain, "audit", about, schedule=next_time(AUDIT_AT), params={"everything": everything}) as dag:
         look = CommandOperator(
             task_id="look",
             command="audit",

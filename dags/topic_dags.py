@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, ask_param, make_dag, plan_and_publication
+from dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, ask_param, make_dag, next_time, plan_and_publication
 from dags.operators.audit_report import TopicAuditOperator, audited_topics
 from dags.operators.command_operator import CommandOperator, FanOutOperator
 from dags.operators.params import (
@@ -80,7 +80,7 @@ def _audit_topic(domain: Domain) -> DAG:
         "wait_min": _wait(),
     }
     about = "Holds the archive, the broker, and events with quarantine against each other, record by record."
-    with make_dag(domain, "audit_topic", about, schedule=AUDIT_AT, params=params) as dag:
+    with make_dag(domain, "audit_topic", about, schedule=next_time(AUDIT_AT), params=params) as dag:
         look = FanOutOperator(
             task_id="look",
             command="audit",

@@ -103,6 +103,16 @@ def test_tables_that_are_right_have_equal_buckets(world: World) -> None:
 
 
 @pytest.mark.spark
+def test_a_table_whose_stream_has_read_nothing_yet_is_no_drift(spark: SparkSession, tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home", shuffle_partitions=1, bootstrap="127.0.0.1:9")
+    world = World(spark, settings, "plant", plant(tmp_path / "tables"))
+    world.append({"readings": [reading("a", at, at) for at in range(0, 72, 3)]})
+    for name in ("hours", "kept", "newest"):
+        found = look(world, name)
+        assert (found.unexplained, found.excused > 0) == (0, True), name
+
+
+@pytest.mark.spark
 def test_damaged_rows_are_found_named_and_left_as_they_are(world: World) -> None:
     damage(world, "hours", {"total": "7.5"}, "sensor = 'a' AND total = 24.0")
     damage(world, "hours", {"total": "NULL"}, "sensor = 'b' AND total = 27.0")
