@@ -211,7 +211,7 @@ class Pinned:
 
         These are scopes that a reconcile at the position `before` will check, commits since the pinning, records
         dropped by declaration, and, for a table whose rows never close, the changes that its stream had not read when
-        this was pinned. Where no stream had read anything and the table had no row, they are all scopes.
+        this was pinned. They are all scopes if no stream had read anything and the table had no row.
         """
         if self._is_unbegun:
             return everything(self.table)

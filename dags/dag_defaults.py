@@ -55,7 +55,7 @@ class Domain:
 
 
 def next_time(cron: str) -> CronTriggerTimetable:
-    """A schedule by UTC whose first run is the next one.
+    """Returns a schedule by UTC whose first run is the next one.
 
     Left to itself Airflow begins with the run before, if that was due less than a tenth of the time between two ago.
     """
