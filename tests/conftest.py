@@ -36,7 +36,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
-LONG = ("platform", "chaos", "servers", "batch", "rebuild", "nexmark", "tpch", "kinds", "rewrite", "audit")
+LONG = ("platform", "capture", "chaos", "servers", "batch", "rebuild", "nexmark", "tpch", "kinds", "rewrite", "audit")
 """Folders whose files take longest: workers, which take one file after the other, then end at about the same time."""
 SPREAD = ("test_exactly_once.py",)
 """Files of long tests that share nothing but what every worker has: each test goes to whichever worker is free."""
