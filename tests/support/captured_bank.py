@@ -122,13 +122,13 @@ class Bank:
                 self.ingest()
             return [audit.result() for audit in audits]
 
-    def wait_ingested(self, topic: str, *tables: str) -> None:
-        """Take in what comes until the events have a snapshot; marks go on to come meanwhile."""
+    def wait_ingested(self, topic: str) -> None:
+        """Ingest what comes until the events have a snapshot; marks go on to come meanwhile."""
         with ThreadPoolExecutor() as pool:
             declared = self.registry.topics[f"bank.{topic}"]
             waits = pool.submit(recapture.wait_ingested, self.settings, self.lake, declared)
             while not waits.done():
-                self.take_in(*tables)
+                self.ingest()
             waits.result()
 
     def ensure_captured(self) -> None:

@@ -65,8 +65,10 @@ def validate(scenario: Scenario) -> None:
 
 
 def refuse(scenario: Scenario) -> None:
-    """Makes the changes that are refused."""
+    """Makes the changes that are refused, all of people, and takes in what is left."""
     scenario.bank.run(*(check.refusals for check in scenario.checks))
+    scenario.bank.wait_captured("people")
+    scenario.bank.take_in("people_now")
 
 
 def validate_refusals(scenario: Scenario) -> None:

@@ -47,7 +47,7 @@ def test_captured_tables_equal_the_database_or_say_why_not(bank: Bank, broker: S
         scenario.play(take_in, validate)
         scenario.play(change, kill_relay, take_in, validate)
         scenario.play(change, kill_connect, *FURTHER_KILLS, take_in, validate)
-        scenario.play(refuse, take_in, validate_refusals)
+        scenario.play(refuse, validate_refusals)
     gone = len(bank.rows("people_now")) - len(people_in(bank))
     assert gone > 20
     assert recapture_people(bank) == gone
