@@ -21,7 +21,7 @@ NEEDS_A_REASON_S = 30.0
 LONGEST = 40
 REASONS = {
     "spark": "jvm_s",
-    **dict.fromkeys(("airflow_alone", "broker", "database", "postgres", "series", "spark_server"), "server_s"),
+    **dict.fromkeys(("airflow_alone", "bank", "broker", "postgres", "series", "spark_server"), "server_s"),
 }
 """Fixture -> the reason that its seconds are counted under."""
 _CPU_BEFORE = pytest.StashKey[float]()

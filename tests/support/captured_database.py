@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from infra.capture import debezium_connector, kafka_connect
-from infra.kafka.topic_admin import ensure_topics
+from infra.kafka import topic_admin
 from infra.postgres import postgres_server
 from infra.process import supervisor
 from infra.process.ports import free_port
@@ -16,6 +16,7 @@ from infra.settings import ROOT, Settings
 from tables.declare.registry import Registry
 from tables.declare.sources.captured_topic import captures
 from tables.refresh.events.topic_specs import specs
+from tests.servers import wait_until
 from tests.support.sql_script import run_script
 
 
@@ -39,8 +40,9 @@ def captured_database(broker: Settings, registry: Registry, name: str, schema: s
     try:
         postgres_server.prepare(settings)
         kafka_connect.prepare(settings)
+        _remove_topics(broker, {spec.name for spec in specs(registry)})
         supervisor.start(settings, [postgres_server.program(settings), kafka_connect.program(settings)])
-        ensure_topics(settings, specs(registry))
+        topic_admin.ensure_topics(settings, specs(registry))
         postgres_server.wait_ready(settings)
         run_script(settings, schema)
         kafka_connect.wait_ready(settings)
@@ -50,3 +52,12 @@ def captured_database(broker: Settings, registry: Registry, name: str, schema: s
     finally:
         supervisor.stop(settings)
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _remove_topics(broker: Settings, names: set[str]) -> None:
+    """Remove these topics, and what Connect knew, of another database that this worker had."""
+    with topic_admin.reach(broker) as admin:
+        there = [name for name in admin.list_topics() if name in names or name.startswith("_connect_")]
+        if there:
+            admin.delete_topics(there)
+            wait_until(lambda: not {*there} & {*admin.list_topics()})

@@ -11,9 +11,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,9 @@ from tables.declare.registry import Registry, load
 from tables.declare.sources.captured_topic import captures
 from tests.harness.tiers import this_run
 from tests.servers import wait_until
+from tests.support.bank_declarations import LARGE, changes, copy
 from tests.support.captured_database import captured_database
+from tests.support.concurrent_writers import writing
 from tests.support.sql_script import run_script
 from tests.tables.declared import written
 from tests.worlds import World
@@ -49,35 +52,11 @@ WRITERS = 2
 
 pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.timeout(1_200 + 120 * (KILLS + WORLDS))]
 
+COLUMNS = {"id": "long", "owner": "string", "branch": "int", "balance": "decimal(20,4)"}
 FILES = {
-    "bank/accounts.py": '''\
-"""Changes of the accounts."""
-from tables import changes_of
-
-TOPIC = changes_of(
-    "public.accounts",
-    columns={"id": "long", "owner": "string", "branch": "int", "balance": "decimal(20,4)"},
-    primary_key=["id"],
-)
-''',
-    "bank/accounts_now.py": '''\
-"""The accounts, as the database has them."""
-from tables import latest_rows, table
-
-
-@table(primary_key=["id"], recompute_by=["id"])
-def accounts_now(accounts):
-    return latest_rows(accounts, key=["id"], columns=["owner", "branch", "balance"])
-''',
-    "bank/accounts_before.py": '''\
-"""The accounts, as the database had them."""
-from tables import history, table
-
-
-@table(primary_key=["id", "cdc_commit_lsn"], recompute_by=["id"])
-def accounts_before(accounts):
-    return history(accounts, key=["id"], columns=["owner", "branch", "balance"])
-''',
+    "bank/accounts.py": changes("accounts", str(COLUMNS), ["id"]),
+    "bank/accounts_now.py": copy("accounts", "latest_rows", ["owner", "branch", "balance"], ["id"]),
+    "bank/accounts_before.py": copy("accounts", "history", ["owner", "branch", "balance"], ["id"]),
     "bank/branches.py": '''\
 """Accounts and balances by branch."""
 from tables import F, table
@@ -112,8 +91,6 @@ FOUND = {
     "bank.accounts_before": ACCOUNTS.format("rows WHERE valid_to_lsn IS NULL"),
     "bank.branches": BRANCHES.format("accounts", "balance", "rows"),
 }
-LARGE = "(SELECT string_agg(md5((i + random())::text), '') FROM generate_series(1, 200) i)"
-"""Stored out of line, so that an update of another column does not bring it along."""
 
 
 def transaction(dice: random.Random, first: int) -> str:
@@ -221,31 +198,19 @@ class Bank:
                 found.append(f"{name}: {str(only)[:600]}")
         return found
 
-    @contextmanager
-    def under_load(self, seed: int, *, columns: bool = True) -> Iterator[None]:
+    def under_load(self, seed: int, *, columns: bool = True) -> AbstractContextManager[threading.Event]:
         """Writers change rows, and columns where they may, until the block ends."""
-        stopped = threading.Event()
+        return writing(*(partial(self._write, seed, worker, columns) for worker in range(WRITERS)))
 
-        def write(worker: int) -> None:
-            dice = random.Random(seed + worker)
-            first = self.firsts.get(worker, 1_000_000 * (worker + 1))
-            while not stopped.is_set():
-                first += 10
-                statement = column_change(dice, first) if columns and dice.random() < 0.1 else transaction(dice, first)
-                with contextlib.suppress(TwofoldError):  # two writers chose one key: neither row is in the database
-                    run_script(self.settings, statement)
-                stopped.wait(dice.uniform(0, 0.1))
-            self.firsts[worker] = first
-
-        writers = [threading.Thread(target=write, args=(worker,)) for worker in range(WRITERS)]
-        for writer in writers:
-            writer.start()
-        try:
-            yield
-        finally:
-            stopped.set()
-            for writer in writers:
-                writer.join()
+    def _write(self, seed: int, worker: int, columns: bool, stopped: threading.Event) -> None:
+        dice, first = random.Random(seed + worker), self.firsts.get(worker, 1_000_000 * (worker + 1))
+        while not stopped.is_set():
+            first += 10
+            statement = column_change(dice, first) if columns and dice.random() < 0.1 else transaction(dice, first)
+            with contextlib.suppress(TwofoldError):  # two writers chose one key: neither row is in the database
+                run_script(self.settings, statement)
+            stopped.wait(dice.uniform(0, 0.1))
+        self.firsts[worker] = first
 
 
 @pytest.fixture(scope="module")
