@@ -110,9 +110,9 @@ def create_tables(settings: Settings) -> None:
     query(settings, TABLES)
 
 
-def rows(settings: Settings, table: str) -> list[tuple[object, ...]]:
-    """Reads the rows of a table from the database itself."""
-    return query(settings, f"{ROWS[table]} FROM {_ORIGINALS.get(table, table)}")
+def rows(settings: Settings, table: str, condition: str) -> list[tuple[object, ...]]:
+    """Reads the rows of a table that satisfy a condition from the database itself."""
+    return query(settings, f"{ROWS[table]} FROM {_ORIGINALS.get(table, table)} WHERE {condition}")
 
 
 def connected(settings: Settings) -> AbstractContextManager[Connection]:

@@ -176,15 +176,20 @@ def _stream(
 
 def _copied(settings: Settings, domain: str) -> Callable[[], bool]:
     """Returns a function that checks whether each captured table has the rows of the database itself."""
+    from cli.demo.followers import not_forgotten
     from cli.sql_query import Analyst
     from infra.delta.lake import Lake
     from traffic.sources import DATABASES
 
     database, analyst = DATABASES.get(domain), Analyst(Lake(settings))
+    if database is None:
+        return lambda: True
+    known = not_forgotten(settings, analyst, domain)
 
     def is_copied() -> bool:
-        return database is None or all(
-            Counter(analyst.rows(f"{select} FROM {domain}.{table}")) == Counter(database.rows(settings, table))
+        return all(
+            Counter(analyst.rows(f"{select} FROM {domain}.{table} WHERE {known}"))
+            == Counter(database.rows(settings, table, known))
             for table, select in database.ROWS.items()
         )
 

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from cli.sql_query import Analyst
 from infra.delta.lake import Lake
 from infra.errors import ProcessFailed
 from infra.kafka.topic_admin import offsets
 from infra.process.ports import HOST
 from infra.settings import ROOT, Settings
+from infra.sql.names import DUCKDB
 from outputs.next_step import next_step
 from outputs.targets.open_target import open_queue, open_sender
 from outputs.work.work_queue import WorkQueue
@@ -27,6 +29,7 @@ from outputs.work.work_queue import count as state_of_queue
 from tables.declare.outputs.webhook_output import to_webhook
 from tables.declare.registry import Registry
 from tables.declare.table import Table
+from traffic.sources import FOLLOWED
 
 Count = Callable[[int, int], None]
 NAME = "demo"
@@ -152,7 +155,6 @@ def hand_to_workers(settings: Settings, topic: str, count: Count) -> Followed:
 def forget_person(settings: Settings, registry: Registry, topic: str, kind: str) -> Followed:
     """Forgets the first person of a topic, and counts the rows whose values of the person cannot be read any more."""
     from batch.people.certificate import certify
-    from cli.sql_query import Analyst
     from infra.keys.key_store import KeyStore, Person
 
     lake = Lake(settings)
@@ -166,6 +168,22 @@ def forget_person(settings: Settings, registry: Registry, topic: str, kind: str)
     rows, readable = sum(one.rows for one in found), sum(one.readable or 0 for one in found)
     what = f"rows with values of the {kind} {id}, now forgotten, cannot be read"
     return Followed(what=what, wanted=rows, got=rows - readable)
+
+
+def not_forgotten(settings: Settings, analyst: Analyst, domain: str) -> str:
+    """Writes the SQL condition that a row of persons is of none whom an earlier demo forgot.
+
+    What such a person does later is kept without the values that the database and the source have.
+    """
+    from infra.keys.key_store import KeyStore, Person
+
+    if domain not in FOLLOWED:
+        return "true"
+    _, _, topic, kind = FOLLOWED[domain]
+    with closing(KeyStore(settings)) as store:
+        ids = [str(id) for [id] in analyst.rows(f"SELECT DISTINCT {kind} FROM {topic}")]
+        forgotten = [id for id in ids if (state := store.state_of(Person(kind, id))) and state.is_forgotten]
+    return f"{kind} NOT IN ({DUCKDB.literals(forgotten)})" if forgotten else "true"
 
 
 def _lines(file: Path) -> list[str]:

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 KEYS = {**expected_flights.KEYS, **expected_shop.KEYS}
 """Table -> the columns that identify a row; these are the tables whose truth is known."""
+OF_PERSONS = {"shop.customers"}
+"""Tables with values made of what only a person's key reads."""
 _FINAL = {**expected_flights.FINAL, **expected_shop.FINAL}
 _one_at_a_time = Lock()
 """Temporary tables are seen by their connection alone, which runs one query at a time."""
 _LOAD = {"flights": expected_flights.load, "shop": expected_shop.load}
 
 
-def expected(table: str, start: date, end: date, before: datetime | None = None) -> pa.Table:
+def expected(table: str, start: date, end: date, condition: str = "true") -> pa.Table:
     """Computes all rows that the table has once all records of `[start, end)` have arrived, in the order of its key.
 
     Columns, names and types are those of the live table; timestamps are microseconds in UTC.
@@ -36,17 +38,17 @@ def expected(table: str, start: date, end: date, before: datetime | None = None)
     Args:
         table: full name.
         start, end: days of the source, as the traffic's range.
-        before: only rows that satisfy `is_final(table, before)`.
+        condition: of the rows that are wanted, in DuckDB's SQL, for example `is_final(table, before)`.
 
     Raises:
         BadArgument: the expected rows of the table are not known.
     """
     query = query_of(_known(table))
     domain = table.partition(".")[0]
-    final = "" if before is None else f"WHERE {is_final(table, before)}"
     order = ", ".join(KEYS[table])
     with _one_at_a_time:
-        return _sources(domain, start, end).execute(f"FROM ({query}) {final} ORDER BY {order}").to_arrow_table()
+        found = _sources(domain, start, end).execute(f"FROM ({query}) WHERE {condition} ORDER BY {order}")
+        return found.to_arrow_table()
 
 
 @lru_cache(maxsize=1)
