@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -147,11 +148,17 @@ app.add_typer(keys_commands.app, name="keys", rich_help_panel="Persons")
 app.add_typer(scaffold.app, name="new", rich_help_panel="Write a declaration")
 
 
+@cache
+def _command() -> Callable[..., Any]:
+    """Reads the functions of all commands, which takes longer than many a command."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits; an error is one message with its hint and the exit code of its class."""
     mode = OutputMode()
     try:
-        app(arguments, prog_name="./twofold", obj=mode)
+        _command()(arguments, prog_name="./twofold", obj=mode)
     except TwofoldError as error:
         _explain(error, mode)
         sys.exit(error.exit_code)
