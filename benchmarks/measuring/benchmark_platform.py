@@ -17,6 +17,7 @@ import psutil
 from infra.kafka import broker
 from infra.kafka.topic_admin import ensure_topics
 from infra.process import supervisor
+from infra.process.run_end import end_all_with_this_process
 from infra.settings import ROOT, Settings
 from tables.declare.registry import load
 from tables.refresh.events.topic_specs import specs
@@ -28,6 +29,7 @@ RECORDS_PER_DAY = 1_900
 @contextmanager
 def platform(name: str) -> Iterator[Settings]:
     """Settings of a fresh home whose broker runs and holds the declared topics."""
+    end_all_with_this_process()
     home = ROOT / ".twofold" / f"benchmark-{name}-{os.getpid()}"
     kafka, controller = free_ports(2)
     settings = Settings(home=home, kafka_port=kafka, controller_port=controller, driver_memory="3g")

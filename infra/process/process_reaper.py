@@ -92,15 +92,15 @@ def run(command: ReaperCommand) -> int:
     return code
 
 
-def tagged_processes(tag: str) -> Iterator[psutil.Process]:
-    """Returns the processes that carry this tag, without this process and those that started it."""
+def tagged_processes(tag: str, variable: str = TAGS) -> Iterator[psutil.Process]:
+    """Returns the processes that carry this tag in a variable, without this process and those that started it."""
     import psutil
 
     own = psutil.Process()
     spared = {own.pid, *(parent.pid for parent in own.parents())}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.pid not in spared and tag in process.environ().get(TAGS, "").split("|"):
+            if process.pid not in spared and tag in process.environ().get(variable, "").split("|"):
                 yield process
 
 
@@ -119,11 +119,11 @@ def with_tag(environment: Mapping[str, str], tag: str) -> dict[str, str]:
     return {**environment, TAGS: "|".join([*tags, tag])}
 
 
-def kill_tagged(tag: str) -> None:
-    """Kills every process that carries this tag, until there is none."""
+def kill_tagged(tag: str, variable: str = TAGS) -> None:
+    """Kills every process that carries this tag in a variable, until there is none."""
     import psutil
 
-    while remaining := list(tagged_processes(tag)):
+    while remaining := list(tagged_processes(tag, variable)):
         for process in remaining:
             with contextlib.suppress(psutil.Error):
                 process.kill()

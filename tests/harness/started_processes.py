@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from infra.process.run_end import VARIABLE, end_all_with_this_process
 from infra.settings import ROOT
 from tests.harness import kept_run
 
 KINDS = ("JVMs", "brokers", "Airflows", "PostgreSQLs")
-MARK = "PYTEST_RUN_STARTED_BY"
 HELPERS = {"Main", "StorageTool", ""}
 """JVMs of a second: Spark's launcher, the format of a broker's disk, `java -version`."""
 EVERY_S = 1.0
@@ -165,8 +165,7 @@ class Sampler:
 
     def __init__(self, tier: str) -> None:
         self._tier = tier
-        mark = f"{MARK}={os.getpid()}"
-        os.environ[MARK] = str(os.getpid())
+        mark = f"{VARIABLE}={end_all_with_this_process()}"
         self._found = StartedProcesses(
             os.getpid(), lambda pid: mark in _parts(pid, "environ"), lambda pid: _parts(pid, "cmdline")
         )
