@@ -173,7 +173,7 @@ def forget_person(settings: Settings, registry: Registry, topic: str, kind: str)
 def not_forgotten(settings: Settings, analyst: Analyst, domain: str) -> str:
     """Writes the SQL condition that a row of persons is of none whom an earlier demo forgot.
 
-    What such a person does later is kept without the values that the database and the source have.
+    The platform keeps no value that only a destroyed key could read, while the database and the source have it.
     """
     from infra.keys.key_store import KeyStore, Person
 
