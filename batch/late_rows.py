@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions, splits
 from infra.delta.change_feed import changes_between, columns_in
 from infra.delta.datafusion_sql import select
-from infra.delta.lake import Lake, LoggedCommit
+from infra.delta.lake import Lake
+from infra.delta.logged_commit import LoggedCommit
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
 from tables.declare.registry import Registry
 from tables.declare.table import Table

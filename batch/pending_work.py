@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batch.ledgers.reconcile_position import ReconcilePosition, is_far, reconcile_positions, splits
 from batch.ledgers.run_result import RunResult
-from infra.delta.lake import Lake, LoggedCommit
+from infra.delta.lake import Lake
+from infra.delta.logged_commit import LoggedCommit
 from infra.errors import BadArgument
 from tables.declare.metadata_columns import LATE_BY_MS
 from tables.declare.registry import Registry, load

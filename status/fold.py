@@ -18,7 +18,8 @@ from batch.ledgers.run_result import RUNS
 from infra.delta.change_feed import changed_rows, is_old
 from infra.delta.datafusion_sql import select
 from infra.delta.file_statistics import bounds_of
-from infra.delta.lake import QUARANTINE, Lake, LoggedCommit
+from infra.delta.lake import QUARANTINE, Lake
+from infra.delta.logged_commit import LoggedCommit
 from infra.errors import ChangesGone, ChangesUnread
 from infra.text.printable import plain, restored
 from status.parts.refused_records import COLUMNS, Refused, refused_in

@@ -14,7 +14,8 @@ from batch.ledgers.causes import is_held
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import started_at
 from infra.delta.change_feed import naming_what_is_gone, side_of
-from infra.delta.lake import Lake, LoggedCommit
+from infra.delta.lake import Lake
+from infra.delta.logged_commit import LoggedCommit
 from infra.duckdb_session import query
 from infra.instants import EPOCH, from_epoch_ms
 from infra.settings import ROOT

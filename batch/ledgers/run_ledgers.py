@@ -20,7 +20,8 @@ from infra.delta.change_feed import naming_what_is_gone, side_of
 from infra.delta.compaction import compact_without_history
 from infra.delta.datafusion_sql import select
 from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake, LoggedCommit
+from infra.delta.lake import Lake
+from infra.delta.logged_commit import LoggedCommit
 from infra.errors import ChangesGone
 from infra.instants import epoch_ms
 from infra.sql.names import DATAFUSION

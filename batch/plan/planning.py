@@ -31,7 +31,8 @@ from batch.rewrite.accepted_decoding import by_partition
 from infra.airflow.dag_names import dag_run_of
 from infra.delta.change_feed import sides_of
 from infra.delta.delta_writer import CHANGE
-from infra.delta.lake import QUARANTINE, LoggedCommit
+from infra.delta.lake import QUARANTINE
+from infra.delta.logged_commit import LoggedCommit
 from infra.duckdb_session import query
 from infra.rows.rows import are_here
 from infra.rows.sizes import CHANGED, is_small

@@ -20,7 +20,7 @@ from batch.rewrite.backfill import recompute
 from batch.rewrite.decoded_records import CAUSE
 from batch.rewrite.replay import finish_decoding
 from infra.delta.delta_writer import Written, written_by
-from infra.delta.lake import LoggedCommit
+from infra.delta.logged_commit import LoggedCommit
 from infra.errors import PlanVoid, ProcessFailed
 from infra.instants import LAST_US, Interval
 from infra.process.file_locks import exclusive

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from infra.delta.compaction import after_commit
 from infra.delta.file_statistics import parquet_properties
-from infra.delta.lake import WRITER, Lake, LoggedCommit
+from infra.delta.lake import Lake
+from infra.delta.logged_commit import WRITER, LoggedCommit
 from infra.delta.merge import Merge, equal, greater
 from infra.delta.open_table import OpenTable
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict

@@ -9,7 +9,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from infra.atomic_write import settle
 from infra.delta.file_statistics import forget_untrue_bounds, with_true_bounds
+from infra.delta.logged_commit import LoggedCommit, info_of, parsed_commit
 from infra.delta.version_checksum import write_checksum
 from infra.errors import BadArgument, DamagedLog, SchemaMismatch
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 QUARANTINE = "_quarantine"
 _log = logging.getLogger("twofold.lake")
-WRITER = "_writer"
 _COMMENT = "comment"
 """The metadata key in which Delta, Spark and catalogs keep the comment of a column."""
 _STATISTICS = "delta.dataSkippingStatsColumns"
@@ -45,52 +45,6 @@ _PROPERTIES = {
     "delta.logRetentionDuration": "interval 365 days",
     "delta.deletedFileRetentionDuration": f"interval {HISTORY_DAYS} days",
 }
-
-
-@dataclass(frozen=True)
-class Added:
-    """A data file that a commit added, with the greatest values of its columns if statistics have them."""
-
-    path: str
-    rows: int | None
-    greatest: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class LoggedCommit:
-    """One commit of the Delta log.
-
-    Attributes:
-        rewrites: it removed rows, so that streams skip it; False for a plain append.
-        changes: it changed rows at all; False for maintenance.
-        info: the JSON of `userMetadata`; empty if there is none.
-        writer: the id of the `infra.delta.delta_writer.Writer` that made it; empty if another program did.
-        transactions: app -> version of each transaction id that it carries.
-        metrics: the engine's counts, under that engine's names.
-    """
-
-    version: int
-    timestamp_ms: int
-    operation: str
-    rewrites: bool
-    changes: bool
-    added: tuple[Added, ...]
-    info: Mapping[str, Any] = field(default_factory=dict)
-    writer: str = ""
-    transactions: Mapping[str, int] = field(default_factory=dict)
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-
-    def count(self, *names: str) -> int:
-        """Returns the first of these metrics that the commit has; 0 if it has none."""
-        return next((int(self.metrics[name]) for name in names if name in self.metrics), 0)
-
-    @property
-    def rows_changed(self) -> int:
-        """The number of changed rows; files that a MERGE adds hold other rows, too."""
-        if self.operation == "MERGE":
-            kinds = ("inserted", "updated", "deleted")
-            return sum(self.count(f"num_target_rows_{kind}", f"numTargetRows{kind.title()}") for kind in kinds)
-        return sum(added.rows or 0 for added in self.added)
 
 
 @dataclass(frozen=True)
@@ -275,7 +229,7 @@ class Lake:
             after = self.oldest_commit(name, after, through) - 1
         for version in range(after + 1, through + 1):
             text = _commit_text(filesystem, f"{root}/_delta_log/{version:020d}.json")
-            yield _commit(version, [json.loads(line) for line in text.splitlines() if line.strip()])
+            yield parsed_commit(version, [json.loads(line) for line in text.splitlines() if line.strip()])
 
     def oldest_commit(self, name: str, after: int, through: int) -> int:
         """Returns the oldest version in `(after, through]` whose commit the log has; `through` + 1 if there is none.
@@ -322,7 +276,7 @@ class Lake:
             for line in text.splitlines():
                 if b'"commitInfo"' in line:
                     commit = json.loads(line)["commitInfo"]
-                    info = _info(commit)
+                    info = info_of(commit)
                     if wanted in info:
                         return info
                     if commit.get("operation") == "RESTORE":
@@ -395,43 +349,7 @@ def _commit_text(filesystem: Any, path: str) -> bytes:
     )
 
 
-def _commit(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
-    info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
-    adds = [a["add"] for a in actions if "add" in a and a["add"].get("dataChange", True)]
-    removes = [a for a in actions if "remove" in a and a["remove"].get("dataChange", True)]
-    return LoggedCommit(
-        version=version,
-        timestamp_ms=int(info.get("timestamp", 0)),
-        operation=str(info.get("operation", "")),
-        rewrites=bool(removes),
-        changes=bool(adds or removes),
-        added=tuple(_added(add) for add in adds),
-        info=_info(info),
-        writer=str(_said(info).get(WRITER, "")),
-        transactions={a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
-        metrics=info.get("operationMetrics") or {},
-    )
-
-
-def _info(commit_info: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: value for name, value in _said(commit_info).items() if name != WRITER}
-
-
-def _said(commit_info: Mapping[str, Any]) -> Mapping[str, Any]:
-    text = commit_info.get("userMetadata")
-    try:
-        info = json.loads(text) if text else {}
-    except ValueError:
-        return {}
-    return info if isinstance(info, dict) else {}
-
-
 def _restored(commit_info: Mapping[str, Any]) -> int:
     """Returns the version that a restore went back to; -1 if it was given as a time."""
     version = str((commit_info.get("operationParameters") or {}).get("version"))
     return int(version) if version.isdigit() else -1
-
-
-def _added(add: Mapping[str, Any]) -> Added:
-    statistics = json.loads(add["stats"]) if add.get("stats") else {}
-    return Added(unquote(add["path"]), statistics.get("numRecords"), statistics.get("maxValues") or {})

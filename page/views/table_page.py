@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from infra.delta.lake import Lake, LoggedCommit
+from infra.delta.lake import Lake
+from infra.delta.logged_commit import LoggedCommit
 from infra.text.printable import shown_duration
 from page.known import Known
 from status.catalog import Entry

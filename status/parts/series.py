@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from infra.delta.lake import LoggedCommit
+from infra.delta.logged_commit import LoggedCommit
 from tables.refresh.events.ingested_offsets import APPENDED_MS, INGEST
 from tables.refresh.events.lateness import BOUNDS_MS, LATENESS
 

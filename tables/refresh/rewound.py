@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from infra.delta.lake import Lake, LoggedCommit
+from infra.delta.lake import Lake
+from infra.delta.logged_commit import LoggedCommit
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.refresh.acceptance import STREAM

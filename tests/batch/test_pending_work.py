@@ -38,7 +38,7 @@ from tests.tables.declared import a_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.delta.lake import LoggedCommit
+    from infra.delta.logged_commit import LoggedCommit
     from infra.settings import Settings
 
 SCHEMA = pa.schema([("flight_id", pa.string())])

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from infra.delta.delta_writer import CommitTag, Writer, Written
-from infra.delta.lake import QUARANTINE, Lake, LoggedCommit
+from infra.delta.lake import QUARANTINE, Lake
+from infra.delta.logged_commit import LoggedCommit
 from infra.delta.open_table import _TRUSTED_S
 from infra.errors import WriteConflict
 from infra.instants import epoch_ms

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake, LoggedCommit
+from infra.delta.lake import Lake
+from infra.delta.logged_commit import LoggedCommit
 from streaming.maintain.backlog import Backlog
 from tables.declare.registry import Registry
 from tables.refresh.streaming_checkpoint import Checkpoint, delta_offset
