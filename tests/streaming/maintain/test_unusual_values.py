@@ -69,7 +69,10 @@ THEN = [
 ]
 
 
-@pytest.fixture(scope="module", params=[50_000, 0], ids=["in this process", "by Spark"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(50_000, id="in this process"), pytest.param(0, id="by Spark", marks=pytest.mark.prove)],
+)
 def world(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
     """A plant whose tables took in both micro-batches, one by one, and whose reconcile found nothing to correct."""
     folder = tmp_path_factory.mktemp("unusual")

@@ -101,7 +101,9 @@ def save(search: str, query: str | None) -> Keyed:
     return Keyed(search.encode(), None if query is None else json.dumps(value).encode())
 
 
-@pytest.mark.parametrize("small_rows", [0, 50_000], ids=["by Spark", "by DuckDB"])
+@pytest.mark.parametrize(
+    "small_rows", [pytest.param(0, id="by Spark", marks=pytest.mark.prove), pytest.param(50_000, id="by DuckDB")]
+)
 def test_a_new_search_reaches_the_past_and_a_change_only_its_own_pairs(
     spark: SparkSession, tmp_path: Path, small_rows: int
 ) -> None:
