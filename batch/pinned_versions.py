@@ -74,6 +74,8 @@ class Pinned:
         self._next_versions = next_versions(lake, self.platform.registry, table, self._checkpoint)
         self._is_unbegun = not self._next_versions and not lake.rows(table.full_name)
         self.versions = {s.full_name: lake.version(s.full_name) for s in self.sources}
+        for name, version in {table.full_name: self.version, **self.versions}.items():
+            lake.history(name).keep_while_running(version)
         self._splits = {s.full_name: self._checkpoint.splits.versions_of(s.full_name) for s in self.sources}
 
     @cached_property

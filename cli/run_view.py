@@ -106,9 +106,7 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
     """Prints the changes of a publication, and the command that takes them back."""
     if outcomes:
         print_outcomes(outcomes, as_json=False)
-        from infra.delta.lake import HISTORY_DAYS
-
-        out.print(f"To take it back, for {HISTORY_DAYS} days:")
+        out.print("To take it back, as long as the table's history has it:")
         out.print(f"./twofold rollback {outcomes[0].table} --run {plan.run}", soft_wrap=True)
     elif plan.changes or plan.notes:
         if plan.sample:

@@ -45,6 +45,11 @@ class ReconcilePosition:
     pending: Mapping[Scope, int] = field(default_factory=dict)
     fingerprint: str = ""
 
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The versions among `consumed`, by table."""
+        return {name: version for name, version in self.consumed.items() if name != splits(name.partition("#")[0])}
+
     def as_row(self, table: str) -> dict[str, str]:
         """Converts the position to the columns of the ledger."""
         consumed = json.dumps(dict(self.consumed))

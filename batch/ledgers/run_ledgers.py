@@ -152,6 +152,9 @@ class Ledgers:
         writer = self._writer(POSITIONS)
         stamp = CommitTag(app=app, version=writer.next_number(app))
         writer.upsert(pa.Table.from_pylist(rows, schema=_POSITIONS_SCHEMA), ["table"], stamp)
+        for table, one in positions.items():
+            for name, version in one.versions.items():
+                self._lake.history(name).note(f"reconcile of {table}", version)
 
     def record_audit(self, audited: Audited, fingerprint: str) -> None:
         """Appends a finished audit of a table, which published nothing."""

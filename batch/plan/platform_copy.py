@@ -12,7 +12,7 @@ from pathlib import Path
 from batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions
 from batch.ledgers.run_ledgers import LEDGERS
 from infra.delta.lake import QUARANTINE, Lake
-from infra.delta.table_copy import copy_table
+from infra.delta.table_copy import COPIES, copy_table
 from infra.settings import Settings
 from tables.declare.table import Table
 from tables.refresh.events import lost_offsets, transaction_offsets
@@ -58,7 +58,7 @@ def _settings_of_copy(settings: Settings, home: Path) -> Settings:
     return replace(
         settings,
         home=home,
-        lake=f"{settings.lake_uri}/_copies/{home.name}",
+        lake=f"{settings.lake_uri}/{COPIES}/{home.name}",
         archive=settings.archive_uri,
         bootstrap=settings.bootstrap_servers,
     )

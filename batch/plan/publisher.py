@@ -21,6 +21,7 @@ from batch.rewrite.decoded_records import CAUSE
 from batch.rewrite.replay import finish_decoding
 from infra.delta.delta_writer import Written, written_by
 from infra.delta.logged_commit import LoggedCommit
+from infra.delta.table_copy import keep_before
 from infra.errors import PlanVoid, ProcessFailed
 from infra.instants import LAST_US, Interval
 from infra.process.file_locks import exclusive
@@ -343,6 +344,7 @@ class _Publication:
         counts: dict[str, Any] = {**change.counts, "approved_by": self.plan.approved_by}
         code = change.fact.code if change.fact and self._table is not None else None
         keep = change.cause in ("definition", "rollback")
+        keep_before(self.platform.lake, change.table, self.plan.run, self.version)
         result = self._run.end(self._written, keep=keep, definition=code, **counts)
         return replace(result, days=change.days)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from batch.rewrite.accepted_decoding import by_partition
 from batch.rewrite.decoded_records import CAUSE
 from infra.delta.change_feed import sides_of
 from infra.delta.lake import QUARANTINE, Lake
+from infra.delta.table_copy import before
 from infra.errors import BadArgument
 from infra.rows.rows import here
 from tables.declare.metadata_columns import REPLAYED
@@ -44,19 +45,20 @@ def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
     record_lost_runs(lake, ledgers, table)
     taken_back = _changing_run(ledgers, name, run)
     first, last = taken_back["version_before"], taken_back["version_after"]
-    _require_not_undone(lake, table, taken_back["run"], last)
-    fact = _code_at(lake, name, first)
-    before = fact.code if fact else ""
+    then = before(lake, name, taken_back["run"])
+    _require_not_undone(lake, then, table, taken_back["run"], last)
+    fact = _code_at(then, name, first)
+    code = fact.code if fact else ""
     own = Run(lake, ledgers, table, "rollback")
     target = Target.of_table(platform.spark, lake, table)
-    info = {**own.info, "undoes": last, FINGERPRINT: before}
+    info = {**own.info, "undoes": last, FINGERPRINT: code}
     if fact:
         accept(lake, name, fact, info=own.info)
-    if lake.open(name, last).schema() != lake.open(name, first).schema():
-        written = target.replace(lake.frame(platform.spark, name, first), info, check=False)
+    if then.open(name, last).schema() != then.open(name, first).schema():
+        written = target.replace(then.frame(platform.spark, name, first), info, check=False)
     else:
-        written = target.publish(lambda _: (_undone(target, _versions_of(lake, name, taken_back)), info), check=False)
-    return own.end(written, keep=True, definition=before, scopes=1)
+        written = target.publish(lambda _: (_undone(target, then, taken_back), info), check=False)
+    return own.end(written, keep=True, definition=code, scopes=1)
 
 
 def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResult]:
@@ -82,21 +84,21 @@ def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResu
     for name, row in taken_back.items():
         of_table = Run(lake, ledgers, name, "rollback", own)
         if name == topic.full_name:
-            _accept_before(lake, topic, row["version_before"], of_table)
+            _accept_before(lake, before(lake, name, run), topic, row["version_before"], of_table)
         target = Target.find(platform.spark, lake, platform.registry, name)
-        changes = _replayed(_undone(target, _versions_of(lake, name, row)))
+        changes = _replayed(_undone(target, before(lake, name, run), row))
         info = {**of_table.info, "cause": CAUSE, "undoes": row["version_after"]}
         written = target.publish(lambda _, changes=changes, info=info: (changes, info), check=False)  # type: ignore[misc]
         outcomes.append(of_table.end(written))
     return outcomes
 
 
-def _accept_before(lake: Lake, topic: Topic, version: int, run: Run) -> None:
+def _accept_before(lake: Lake, kept: Lake, topic: Topic, version: int, run: Run) -> None:
     """Accepts the decoding of a version again; records ingested since may have another decoding."""
     name = topic.full_name
-    then, now = _code_at(lake, name, version), accepted_code(lake, name)
+    then, now = _code_at(kept, name, version), accepted_code(lake, name)
     if then and now and then.code != now.code:
-        ends = by_partition({p: last for p, (_, last) in offsets_at(lake, topic, version)[0].items()})
+        ends = by_partition({p: last for p, (_, last) in offsets_at(kept, topic, version)[0].items()})
         accept(lake, name, replace(then, through=ends) if then.is_whole else then, info=run.info)
 
 
@@ -113,12 +115,16 @@ def _versions_of(lake: Lake, name: str, run: Mapping[str, Any]) -> list[int]:
     return [commit.version for commit in commits if commit.info.get("run") == run["run"] and commit.changes]
 
 
-def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
-    """Computes the difference between the table and its state before some commits, without rows changed since."""
-    before, after = sides_of(target.lake, target.name, versions, target.key)
-    touched = pa.concat_tables([before, after]).select(list(target.key))
+def _undone(target: Target, then: Lake, run: Mapping[str, Any]) -> pa.Table:
+    """Computes the difference between the table and its state before a run, without rows changed since.
+
+    Args:
+        then: a lake that has the versions before and after the run.
+    """
+    old, after = sides_of(then, target.name, _versions_of(then, target.name, run), target.key)
+    touched = pa.concat_tables([old, after]).select(list(target.key))
     now = here(target.rows_of(touched)).select(after.schema.names).cast(after.schema)
-    undone, since = here(target.difference(before, after)), target.difference(after, now)
+    undone, since = here(target.difference(old, after)), target.difference(after, now)
     return matching(undone, since, target.key, "ANTI")
 
 
@@ -139,10 +145,10 @@ def _require_not_taken_back(lake: Lake, name: str, run: str, last: int) -> None:
         raise _no_run(name, f"has {run} taken back already")
 
 
-def _require_not_undone(lake: Lake, table: Table, run: str, last: int) -> None:
+def _require_not_undone(lake: Lake, kept: Lake, table: Table, run: str, last: int) -> None:
     name = table.full_name
     _require_not_taken_back(lake, name, run, last)
-    now, then = accepted_code(lake, name), _code_at(lake, name, last)
+    now, then = accepted_code(lake, name), _code_at(kept, name, last)
     if not is_same(now.code if now else "", then.code if then else ""):
         raise BadArgument(
             f"{name} has another definition since {run}: its rows would be of two.",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from infra.delta.file_statistics import parquet_properties
+from infra.delta.trim import LEDGER, Trim
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, PostCommitHookProperties
@@ -25,11 +26,7 @@ _MOST = 256 << 20  # bytes that are sorted while a stream waits
 _AT_ONCE = 1_024  # rows that delta-rs writes before it looks how large a file has become
 _FILES = 2_048  # of a large table, before those that are merged grow
 _SHARE = 16  # what is out of order is a sixteenth of the table at least, so that sorting costs in proportion to growth
-_WITHOUT_HISTORY = {
-    "delta.enableChangeDataFeed": "false",
-    "delta.logRetentionDuration": "interval 2 days",
-    "delta.deletedFileRetentionDuration": "interval 2 days",
-}
+_WITHOUT_HISTORY = {"delta.enableChangeDataFeed": "false"}
 _log = logging.getLogger("twofold.tidy")
 
 
@@ -43,7 +40,7 @@ class Extent(NamedTuple):
 
 
 def compact(lake: Lake, name: str, by: str | None = None) -> None:
-    """Merges small files, writes a log checkpoint and removes expired commits; rows stay as they are.
+    """Merges small files, and writes a log checkpoint; rows stay as they are.
 
     Best effort: files that others rewrite meanwhile are left for the next run.
 
@@ -75,19 +72,18 @@ def compact(lake: Lake, name: str, by: str | None = None) -> None:
         return
     lake.write_checksum(name, table.version())
     table.create_checkpoint()
-    table.cleanup_metadata()
 
 
 def compact_without_history(lake: Lake, name: str) -> None:
-    """Compacts a table and deletes its older versions, for ledgers, of which only the newest version is read."""
+    """Compacts a ledger, of which only the newest version is read: it has no change feed, and a short history."""
     from deltalake.exceptions import DeltaError
 
     try:
         _set(lake.open(name), _WITHOUT_HISTORY)
         compact(lake, name)
-        lake.open(name).vacuum(dry_run=False)
     except DeltaError as error:  # another process does the same
         _log.info("not tidied table=%s error=%s", name, error)
+    Trim(lake, name, LEDGER).now()
 
 
 def _set(table: DeltaTable, properties: dict[str, str]) -> None:

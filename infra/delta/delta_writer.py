@@ -22,6 +22,7 @@ from infra.delta.lake import Lake
 from infra.delta.logged_commit import WRITER, LoggedCommit
 from infra.delta.merge import Merge, equal, greater
 from infra.delta.open_table import OpenTable
+from infra.delta.trim import Trim
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
 from infra.rows.rows import are_here, column_names, column_types, dialect_of, here, in_spark, run_sql
 from infra.sql.names import DATAFUSION, SPARK, Dialect
@@ -38,7 +39,7 @@ CHANGE = "_change"
 BEFORE = "_before_"
 _ATTEMPTS = 12
 _CHECKPOINT_EVERY = 20  # commits: delta-rs reads those after the last checkpoint again with each commit, 0.1 ms of each
-_TIDY_EVERY = 100  # commits
+_TIDY_EVERY, _TIDY_BYTES = 100, 256 << 20  # commits, or bytes that they added
 _log = logging.getLogger("twofold.writer")
 
 
@@ -96,7 +97,7 @@ class Writer:
     """Writes one Delta table.
 
     Args:
-        keep_small: called after every hundredth commit, if no one else compacts the table.
+        keep_small: called instead of a trim after every hundredth commit, or after many bytes.
     """
 
     def __init__(
@@ -109,7 +110,8 @@ class Writer:
         self.lake, self.name = lake, name
         self._spark, self._keep_small = spark, keep_small
         self._id = uuid4().hex[:12]
-        self._table = OpenTable(lake, name)
+        self._table, self._trim = OpenTable(lake, name), Trim(lake, name)
+        self._untidy_bytes = 0
 
     def append(self, rows: Rows, stamp: CommitTag) -> Written:
         """Appends the rows, once.
@@ -263,6 +265,7 @@ class Writer:
                     raise
                 _log.info("conflict table=%s app=%s attempt=%d", self.name, stamp.app, number)
                 failure = error
+                self._table = OpenTable(self.lake, self.name)
                 time.sleep(min(0.02 * 2**number, 1.0))
             else:
                 return self._written(stamp, before)
@@ -284,14 +287,26 @@ class Writer:
         commit = self.lake.commit_of(self.name, stamp.app, stamp.version, before)
         if commit is None:
             return Written(skipped=self.done(stamp))
+        if commit.version < self.lake.history(self.name).floor().changes:
+            # This process slept for longer than the history: the commit fills a hole that nobody reads.
+            self.lake.remove_commit(self.name, commit.version)
+            self._table = OpenTable(self.lake, self.name)
+            raise WriteConflict(
+                f"{self.name}: version {commit.version} was gone when it was written.", hint="Run it again."
+            )
         if commit.writer != self._id:
             # Spark silently skips a commit that another writer has made.
             return Written(skipped=True)
         self.lake.write_checksum(self.name, commit.version)
         if commit.version % _CHECKPOINT_EVERY == 0:
             self._table.checkpoint()
-        if self._keep_small and commit.version % _TIDY_EVERY == 0:
-            self._keep_small(self.lake, self.name)
+        self._untidy_bytes += sum(added.size for added in commit.added)
+        if commit.version % _TIDY_EVERY == 0 or self._untidy_bytes > _TIDY_BYTES:
+            self._untidy_bytes = 0
+            if self._keep_small:
+                self._keep_small(self.lake, self.name)
+            else:
+                self._trim.when_due()
         return written_by(commit)
 
     def _properties(self, stamp: CommitTag) -> CommitProperties:
@@ -406,7 +421,8 @@ def _lost_a_race(error: Exception) -> bool:
     if isinstance(error, CommitFailedError):
         return True
     if isinstance(error, DeltaError):
-        return "transaction" in str(error).lower() or "conflict" in str(error).lower()
+        # The last one: this process slept until its version was trimmed.
+        return any(sign in str(error).lower() for sign in ("transaction", "conflict", "invalid table version"))
     # Spark's are named io.delta.exceptions.Concurrent*, whichever Python class wraps them.
     signs = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED")
     return "Concurrent" in type(error).__name__ or any(sign in str(error) for sign in signs)

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from infra.atomic_write import settle
 from infra.delta.file_statistics import forget_untrue_bounds, with_true_bounds
+from infra.delta.history import REPLACED_IN_CHECKPOINTS, History
 from infra.delta.logged_commit import LoggedCommit, info_of, parsed_commit
 from infra.delta.version_checksum import write_checksum
 from infra.errors import BadArgument, DamagedLog, SchemaMismatch
@@ -36,14 +37,12 @@ _COMMENT = "comment"
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _ATTEMPTS = 3  # of a commit that meets others
 _WAITS_S = (0.05, 0.2, 0.5)  # for a commit that is being written
-HISTORY_DAYS = 30
-"""For so long the rows that a commit replaced can be read, and taken back."""
 _PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
     "delta.checkpointInterval": "100",
-    # Replays and reconciles read the log of commits; a table forgets it only when people say so.
+    # What goes from the log, and when, is decided by `infra.delta.trim` alone.
     "delta.logRetentionDuration": "interval 365 days",
-    "delta.deletedFileRetentionDuration": f"interval {HISTORY_DAYS} days",
+    **REPLACED_IN_CHECKPOINTS,
 }
 
 
@@ -56,6 +55,10 @@ class Lake:
     def uri(self, name: str) -> str:
         domain, _, bare = name.partition(".")
         return f"{self.settings.lake_uri}/{domain}/{bare}"
+
+    def history(self, name: str) -> History:
+        """Returns the holds on the table's history, and from where on it is there."""
+        return History(self.settings.lake_uri, name)
 
     def exists(self, name: str) -> bool:
         from deltalake import DeltaTable
@@ -270,8 +273,8 @@ class Lake:
         while version > oldest:
             try:
                 text = _commit_text(filesystem, f"{root}/_delta_log/{version:020d}.json")
-            except FileNotFoundError:
-                return None
+            except FileNotFoundError:  # trimmed
+                return self.history(name).floor().facts.get(wanted)
             version -= 1
             for line in text.splitlines():
                 if b'"commitInfo"' in line:
@@ -287,6 +290,11 @@ class Lake:
         """Writes the checksum of a version, which delta-rs leaves out, to save Spark a job."""
         filesystem, root = _filesystem(self.uri(name))
         write_checksum(filesystem, f"{root}/_delta_log", version)
+
+    def remove_commit(self, name: str, version: int) -> None:
+        """Removes a commit that is older than the history of the table."""
+        filesystem, root = _filesystem(self.uri(name))
+        filesystem.rm_file(f"{root}/_delta_log/{version:020d}.json")
 
     def settle(self, name: str, version: int | None) -> None:
         """Syncs a commit to disk, so that it survives a crash of the machine before others record that it was made.

@@ -17,6 +17,7 @@ class Added:
 
     path: str
     rows: int | None
+    size: int
     greatest: Mapping[str, Any]
 
 
@@ -90,4 +91,5 @@ def _said(commit_info: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _added(add: Mapping[str, Any]) -> Added:
     statistics = json.loads(add["stats"]) if add.get("stats") else {}
-    return Added(unquote(add["path"]), statistics.get("numRecords"), statistics.get("maxValues") or {})
+    rows, greatest = statistics.get("numRecords"), statistics.get("maxValues") or {}
+    return Added(unquote(add["path"]), rows, int(add.get("size", 0)), greatest)

@@ -19,8 +19,8 @@ class OpenTable:
     """Checks for the file of the next commit, and updates through delta-rs only if there is one.
 
     Asking delta-rs costs 0.1 ms of CPU for each commit since the checkpoint that the table was opened from, to look for
-    a file 0.05 ms in all. A look is enough only while commits cannot have been cleaned up since the look before it:
-    after a minute delta-rs is asked in any case.
+    a file 0.05 ms in all. A look is enough only while commits cannot have been trimmed since the look before it: after
+    a minute the table is opened again.
 
     Args:
         clock: seconds, as `time.monotonic` has them.
@@ -34,10 +34,11 @@ class OpenTable:
     def newest(self) -> DeltaTable:
         """Returns the table at its newest version; the part of its log that was read before is not read again."""
         now = self._clock()
-        if self._table is None or self._table.version() - self._opened_at > _FURTHER:
+        is_far = self._table is not None and self._table.version() - self._opened_at > _FURTHER
+        if self._table is None or is_far or now - self._looked_at > _TRUSTED_S:
             self._table = self._lake.open(self._name)
             self._opened_at = self._table.version()
-        elif now - self._looked_at > _TRUSTED_S or self._lake.has_version(self._name, self._table.version() + 1):
+        elif self._lake.has_version(self._name, self._table.version() + 1):
             self._table.update_incremental()
         self._looked_at = now
         return self._table

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -14,6 +17,9 @@ from infra.delta.lake import Lake
 
 _LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*parquet)")
 _LAST_CHECKPOINT = "_last_checkpoint"
+COPIES, _BEFORE = "_copies", "_before"
+"""Folders of a lake: of copies that work on, and of tables as runs have changed them."""
+_KEPT_S = 30 * 24 * 3_600
 
 
 def copy_table(source: Lake, target: Lake, name: str, since: int) -> int:
@@ -32,12 +38,15 @@ def copy_table(source: Lake, target: Lake, name: str, since: int) -> int:
         BadArgument: the table was never written.
     """
     root, copy = Path(source.uri(name)), Path(target.uri(name))
+    for lake in (source, target):
+        lake.history(name).keep_while_running(since)
     last_checkpoint = root / "_delta_log" / _LAST_CHECKPOINT
     # It is replaced in its place, and read first: it names no version that the log's listing lacks.
     pointer = last_checkpoint.read_text() if last_checkpoint.exists() else ""
     source.version(name)  # there is such a table
     files = [file.name for file in (root / "_delta_log").iterdir()]
     log = {file: int(match[1]) for file in files if (match := _LOG_FILE.fullmatch(file))}
+    target.history(name).raise_floor(source.history(name).floor())
     newest = max(version for file, version in log.items() if file.endswith(".json"))
     checkpoints = [version for file, version in log.items() if ".checkpoint." in file and version <= newest]
     first = max((version for version in checkpoints if version <= since), default=min([*checkpoints, 0]))
@@ -50,6 +59,34 @@ def copy_table(source: Lake, target: Lake, name: str, since: int) -> int:
     for path in {*_live_files(target, name), *_files_of_commits(copy, range(max(first, since), newest + 1))}:
         _link(root / path, copy / path)
     return newest
+
+
+def keep_before(lake: Lake, name: str, run: str, since: int) -> None:
+    """Keeps what a run has changed in a table since a version for a month, also if the table is trimmed before.
+
+    It removes what was kept for longer than that.
+    """
+    kept = before(lake, name, run)
+    if "://" in lake.settings.lake_uri or kept is not lake:
+        return
+    for folder in Path(lake.settings.lake_uri, _BEFORE).glob("*"):
+        if time.time() - folder.stat().st_mtime > _KEPT_S:
+            shutil.rmtree(folder, ignore_errors=True)
+    draft = _lake_of(lake, run, f"{name}.draft")
+    shutil.rmtree(draft.settings.lake_uri, ignore_errors=True)
+    copy_table(lake, draft, name, since)
+    Path(draft.settings.lake_uri).rename(_lake_of(lake, run, name).settings.lake_uri)
+
+
+def before(lake: Lake, name: str, run: str) -> Lake:
+    """Returns a lake in which a table has the versions before and after a run: what was kept, or the lake itself."""
+    kept = _lake_of(lake, run, name)
+    return kept if kept.exists(name) else lake
+
+
+def _lake_of(lake: Lake, run: str, name: str) -> Lake:
+    live = lake.settings.lake_uri.partition(f"/{COPIES}/")[0]
+    return Lake(replace(lake.settings, lake=f"{live}/{_BEFORE}/{run}/{name}"))
 
 
 def _link(source: Path, copy: Path) -> None:

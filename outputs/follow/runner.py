@@ -104,6 +104,7 @@ class Follower:
             self._position = target.position()
             self._looked_at = time.monotonic()
             self._state.note_position(self._position)
+            self._hold()
         if not target.has_room():
             return False
         step = next_step(self._lake, self._table, self._output, self._position, target)
@@ -119,3 +120,12 @@ class Follower:
         self._position = step.after
         self._state.note_position(step.after, len(step.changes))
         return True
+
+    def _hold(self) -> None:
+        """Says which commits of the table the output still needs, and while it goes by pages, which rows."""
+        if self._position is None:
+            return
+        at = [self._position, *([self._position.heading] if self._position.heading else [])]
+        if known := [one.version for one in at if one.version >= 0]:
+            holder = f"output {self._output.name_for(self._table.name)}"
+            self._lake.history(self._table.full_name).note(holder, min(known), rows=len(at) > 1)

@@ -72,7 +72,10 @@ class Maintain(TableStream):
             self._guard.record_watermark_once()
         writer, self._pace = self._query(), pace
         if self._checkpoint.is_new:
-            self._checkpoint.plan(0, snapshot(self.spark, self.lake, self._sources))
+            first = snapshot(self.spark, self.lake, self._sources)
+            for source, version in zip(self._sources, first.versions, strict=True):
+                self.lake.history(source.full_name).note(f"stream of {self.table.full_name}", version - 1, rows=True)
+            self._checkpoint.plan(0, first)
         if has_state:
             self._fence.claim(self._checkpoint.stream, self._guard)
         if available_now:

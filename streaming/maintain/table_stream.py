@@ -48,6 +48,7 @@ class TableStream:
     _seen: int = field(default=-1, init=False)
     _appended_until: dict[str, int] = field(default_factory=dict, init=False)
     _freshness_s: float | None = field(default=None, init=False)
+    _needed: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._checkpoint = Checkpoint.of_table(self.lake.settings, self.table)
@@ -112,6 +113,10 @@ class TableStream:
     ) -> None:
         """Records the progress of a micro-batch; merges small files from time to time."""
         now = datetime.now(UTC)
+        # Begun again after a crash, it reads what this micro-batch has read.
+        for name, version in self._needed.items():
+            self.lake.history(name).note(f"stream of {self.table.full_name}", version)
+        self._needed = {name: max(version - 1, 0) for name, version in versions.items()}
         if rows_in and appended_ms is not None:
             self._freshness_s = now.timestamp() - appended_ms / 1_000
         if written.changed:

@@ -22,6 +22,7 @@ from infra.delta.delta_writer import CommitTag, Writer, Written
 from infra.delta.lake import QUARANTINE, Lake
 from infra.delta.logged_commit import LoggedCommit
 from infra.delta.open_table import _TRUSTED_S
+from infra.delta.trim import Limits, Trim
 from infra.errors import WriteConflict
 from infra.instants import epoch_ms
 from infra.settings import Settings
@@ -200,11 +201,9 @@ class Drivers(RuleBasedStateMachine):
 
     @rule(all_but=st.integers(0, 2), table=st.sampled_from([NAME, NAME + QUARANTINE]))
     def clean_log(self, all_but: int, table: str) -> None:
-        """The log forgets its oldest commits, as retention lets it."""
-        opened = self.lake.open(table)
-        opened.create_checkpoint()
-        for version in range(opened.version() - all_but):
-            Path(self.lake.uri(table), "_delta_log", f"{version:020d}.json").unlink(missing_ok=True)
+        """The table is trimmed, so that its log forgets its oldest commits."""
+        self.lake.open(table).create_checkpoint()
+        Trim(self.lake, table, Limits(history_ms=0, commits=all_but, versions_ms=0, bytes=0, least_ms=0)).now()
         # Commits are days old by then: a table that is kept open was looked at more than a minute ago.
         for driver in filter(None, self.drivers):
             for writer in driver.feed._writers:

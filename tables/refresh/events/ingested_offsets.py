@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -107,19 +106,15 @@ def read_ingested_offsets(
 
 
 def offsets_at(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, Range], str]:
-    """Returns the offsets `[start, end)` of each partition at a version of the events, and the topic's id.
-
-    A log whose oldest commits were cleaned up begins at 0.
-    """
+    """Returns the offsets `[start, end)` of each partition at a version of the events, and the topic's id."""
     newest = lake.newest_info(topic.full_name, "ends", at=version)
     if newest is None:
         return {}, ""
-    ends, starts = _numbers(newest["ends"]), dict[int, int]()
-    with suppress(FileNotFoundError):
-        for commit in lake.commits(topic.full_name, -1, version):
-            starts = {**_numbers(commit.info.get("starts", {})), **starts}
-            if ends.keys() <= starts.keys():
-                break
+    ends, starts = _numbers(newest["ends"]), _numbers(lake.history(topic.full_name).floor().starts)
+    for commit in lake.commits(topic.full_name, -1, version, kept=True):
+        if ends.keys() <= starts.keys():
+            break
+        starts = {**_numbers(commit.info.get("starts", {})), **starts}
     return {p: (starts.get(p, 0), end) for p, end in ends.items()}, str(newest.get("log", ""))
 
 

@@ -430,7 +430,7 @@ def test_every_ledger_is_kept_small_by_those_who_write_it(
     assert len(rows(lake, name)) == (1 if name == POSITIONS else 10)
     assert len(data_files(lake, name)) <= 3
     properties = lake.open(name).metadata().configuration
-    assert properties["delta.logRetentionDuration"] == "interval 2 days"
+    assert properties["delta.enableChangeDataFeed"] == "false"
 
 
 def test_a_certificate_is_kept_while_its_versions_can_be_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from tables.refresh.open_platform import Platform
 from tables.refresh.shadow_lake import drop, is_stale, shadow
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
 from tests.rewrites import promote, rollback
+from tests.support.short_history import trim_to_the_newest
 from tests.tables.declared import bound_as, edited
 from tests.worlds import World
 
@@ -105,6 +106,7 @@ def test_a_promotion_leaves_what_has_arrived_since_and_can_be_taken_back(world: 
     version = world.lake.version(NAME)
     assert promote(Promotion(promotion.live, promotion.shadow, promotion.table)).changed == 0
     assert world.lake.version(NAME) == version
+    trim_to_the_newest(world.lake, NAME)
     undone = rollback(promotion.live, promotion.table)
     assert (undone.cause, undone.updated, totals(world)["a", hour(1)]) == ("rollback", 1, 12)
     with pytest.raises(BadArgument, match="taken back already"):
@@ -176,6 +178,7 @@ def test_a_new_column_goes_live_and_can_be_taken_back(world: World, tmp_path: Pa
         ("a", hour(6)): 1,
     }
     assert unexplained_changes(after.lake, promotion.table) == 0
+    trim_to_the_newest(world.lake, NAME)
     rollback(promotion.live, promotion.table)
     world.maintain(BOTH)
     assert sorted(world.rows(NAME).to_pylist(), key=str) == served

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 
 import pyarrow as pa
@@ -53,19 +52,6 @@ def writer(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Writer:
 def revise(writer: Writer, number: int, hours: range) -> Written:
     """What a stream does: replace the rows of some hours, add those that are not there."""
     return writer.upsert(rows(hours, number), ["sensor", "hour"], CommitTag(app="stream", version=number))
-
-
-def test_commits_that_have_expired_are_removed_here_and_by_no_commit(lake: Lake, writer: Writer) -> None:
-    lake.open(NAME).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
-    log = Path(lake.uri(NAME), "_delta_log")
-    for number in range(1, 4):
-        writer.append(rows(range(number), number).slice(0, 9), CommitTag(app="test", version=number))
-        lake.open(NAME).create_checkpoint()
-    before, kept = stored(lake), len(list(log.glob("*.json")))
-    assert kept == lake.version(NAME) + 1
-    compact(lake, NAME, "hour")
-    assert len(list(log.glob("*.json"))) < kept
-    assert (lake.version(NAME), stored(lake)) == (lake.open(NAME).version(), before)
 
 
 def test_few_rows_are_in_one_file(lake: Lake, writer: Writer) -> None:

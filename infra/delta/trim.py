@@ -1,0 +1,279 @@
+"""Removes what the history of a table no longer has to have: replaced files, old change feeds, old commits.
+
+VACUUM takes whole hours and removes feeds by their age alone; the clean-up of a log goes by the times of files, which a
+copied lake has lost. The table's own log therefore names the files, and the holds of its readers say how far to go.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+
+from infra.delta.history import REPLACED_IN_CHECKPOINTS, Floor, Hold
+from infra.delta.logged_commit import WRITER
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from infra.delta.lake import Lake
+
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+_LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*parquet)")
+_SHARE = 20  # of the time between two trims that one may take
+_log = logging.getLogger("twofold.trim")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much history a table keeps: what is younger than all of these, or held, and not much more.
+
+    Attributes:
+        history_ms, commits: of commits, and what they changed.
+        held_ms, held_commits: of commits that a hold needs.
+        versions_ms: of the table as it was.
+        bytes: of files that were replaced; a larger table may have twice its size.
+        least_ms: what is younger is kept in any case, for readers that have just begun.
+    """
+
+    history_ms: int = 30 * 24 * _HOUR_MS
+    commits: int = 5_000
+    held_ms: int = 3 * 24 * _HOUR_MS
+    held_commits: int = 20_000
+    versions_ms: int = _HOUR_MS
+    bytes: int = 1 << 30
+    least_ms: int = 10 * _MINUTE_MS
+
+
+LEDGER = Limits(history_ms=48 * _HOUR_MS, commits=500)
+"""Of a table whose newest version alone is read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A commit, as far as the trim needs it; paths are relative to the table.
+
+    Attributes:
+        said: its `userMetadata`.
+        replaced: files that it removed, with their bytes.
+        feed: files with nothing but what it changed.
+        also_feed: files with rows of the table that are the only record of what it changed.
+    """
+
+    version: int
+    at_ms: int
+    said: str | None
+    replaced: Mapping[str, int]
+    feed: Sequence[str]
+    also_feed: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trimmed:
+    """The effect of a trim: what it removed."""
+
+    files: int = 0
+    bytes: int = 0
+    commits: int = 0
+
+
+def next_floor(
+    seen: Sequence[Seen], holds: Iterable[Hold], limits: Limits, live_bytes: int, now_ms: int
+) -> tuple[int, int]:
+    """Returns the versions from which on changes, and the table as it was, are to be kept.
+
+    Args:
+        seen: the commits of the log, oldest first; at least one.
+        live_bytes: of the files of the newest version.
+    """
+    newest = seen[-1].version
+
+    def younger_than(ms: int) -> int:
+        return next((one.version for one in seen if one.at_ms > now_ms - ms), newest)
+
+    holds = list(holds)
+    bound = max(younger_than(limits.held_ms), newest - limits.held_commits)
+    changes = max(younger_than(limits.history_ms), newest - limits.commits)
+    rows, room = younger_than(limits.versions_ms), max(limits.bytes, 2 * live_bytes)
+    for one in reversed(seen):
+        room -= sum(one.replaced.values())
+        if one.version <= rows or room < 0:
+            rows = max(rows, min(one.version, younger_than(limits.least_ms)))
+            break
+    rows = min([rows, *(max(bound, hold.version) for hold in holds if hold.rows)])
+    return min([changes, rows, *(max(bound, hold.version) for hold in holds)]), rows
+
+
+class Trim:
+    """Trims one table again and again; what was read of its log is not read again."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        name: str,
+        limits: Limits = Limits(),
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._lake, self._name, self._limits, self._now_ms = lake, name, limits, now_ms
+        self._root, self._history = Path(lake.uri(name)), lake.history(name)
+        self._seen: deque[Seen] = deque()
+        self._removed_to = 0  # version: what commits up to it have replaced is removed
+        self._kept: dict[str, int] = {}  # file that was replaced, and is the feed of a commit that is kept -> its bytes
+        self._next_s = 0.0
+
+    def when_due(self) -> None:
+        """Trims, unless the last trim was so recent that too much time would go into them."""
+        if time.monotonic() >= self._next_s:
+            began = time.monotonic()
+            self.now()
+            self._next_s = time.monotonic() + _SHARE * (time.monotonic() - began)
+
+    def now(self) -> Trimmed:
+        """Removes what the table need not keep, unless another process does it now; killed, it is simply repeated."""
+        with self._history.trimming() as is_ours:
+            return self._trim() if is_ours else Trimmed()
+
+    def _trim(self) -> Trimmed:
+        table = self._lake.open(self._name)
+        self._keep_checkpoints_small(table)
+        live = dict(_files_of(table))
+        log = self._log_files()
+        self._read(min((version for version, name in log if name.endswith(".json")), default=0), table.version())
+        if not self._seen:
+            return Trimmed()
+        floor = self._raised(log, sum(live.values()))
+        # A hold that begins from here on sees the floor; one that began before is seen here.
+        changes, rows = self._wanted(sum(live.values()))
+        found = self._remove(min(rows, floor.rows), min(changes, floor.changes), live, log)
+        if found.files or found.commits:
+            _log.info(
+                "trimmed table=%s files=%d bytes=%d commits=%d", self._name, found.files, found.bytes, found.commits
+            )
+        return found
+
+    def _wanted(self, live_bytes: int) -> tuple[int, int]:
+        holds = self._history.holds().values()
+        return next_floor(list(self._seen), holds, self._limits, live_bytes, self._now_ms())
+
+    def _raised(self, log: Sequence[tuple[int, str]], live_bytes: int) -> Floor:
+        """Publishes the floor to which the table is trimmed."""
+        before, (changes, rows) = self._history.floor(), self._wanted(live_bytes)
+        # The log opens from a checkpoint only.
+        openable = max((version for version, name in log if ".checkpoint." in name and version <= changes), default=0)
+        facts, starts = dict(before.facts), dict(before.starts)
+        for one in takewhile(lambda one: one.version < openable, self._seen):
+            if one.version >= before.changes:
+                info = _info(one.said)
+                facts |= dict.fromkeys(info, info)
+                starts = {**info.get("starts", {}), **starts}
+        floor = Floor(changes=max(before.changes, openable), rows=max(before.rows, rows), facts=facts, starts=starts)
+        if floor != before:
+            self._history.raise_floor(floor)
+        return floor
+
+    def _remove(self, rows: int, changes: int, live: Mapping[str, int], log: Sequence[tuple[int, str]]) -> Trimmed:
+        feeds = {path for one in self._seen if one.version >= changes for path in one.also_feed}
+        for place, one in enumerate(self._seen):
+            if self._removed_to < one.version <= rows:
+                self._kept |= one.replaced
+                self._seen[place] = replace(one, replaced={})
+        doomed = [(path, size) for path, size in self._kept.items() if path not in live and path not in feeds]
+        self._kept = {path: size for path, size in self._kept.items() if path in feeds}
+        self._removed_to = max(self._removed_to, rows)
+        while self._seen and self._seen[0].version < changes:
+            doomed += [(path, 0) for path in self._seen.popleft().feed]
+        removed = [size for path, size in doomed if _unlinked(self._root / path)]
+        old = [name for version, name in log if version < changes]
+        commits = [name for name in old if _unlinked(self._root / "_delta_log" / name) and name.endswith(".json")]
+        return Trimmed(files=len(removed), bytes=sum(removed), commits=len(commits))
+
+    def _keep_checkpoints_small(self, table: DeltaTable) -> None:
+        """Has checkpoints name replaced files for an hour; tables were made to name them for a month."""
+        from deltalake.exceptions import CommitFailedError
+
+        if not REPLACED_IN_CHECKPOINTS.items() <= table.metadata().configuration.items():
+            with suppress(CommitFailedError):  # others write it: the next trim does it
+                table.alter.set_table_properties(dict(REPLACED_IN_CHECKPOINTS))
+                self._lake.write_checksum(self._name, table.version())
+
+    def _read(self, oldest: int, newest: int) -> None:
+        """Reads the commits of the log that were not read yet."""
+        after = self._seen[-1].version if self._seen else oldest - 1
+        for version in range(max(after + 1, oldest), newest + 1):
+            file = self._root / "_delta_log" / f"{version:020d}.json"
+            self._seen.append(_seen(version, file.read_bytes()))
+
+    def _log_files(self) -> list[tuple[int, str]]:
+        """Lists the files of the log, the oldest first, so that one that is killed leaves no hole."""
+        names = (file.name for file in (self._root / "_delta_log").iterdir())
+        return sorted((int(match[1]), name) for name in names if (match := _LOG_FILE.fullmatch(name)))
+
+
+class _File(msgspec.Struct):
+    path: str
+    size: int | None = None
+    dataChange: bool = True
+
+
+class _Info(msgspec.Struct):
+    timestamp: int = 0
+    userMetadata: str | None = None
+
+
+class _Action(msgspec.Struct):
+    add: _File | None = None
+    remove: _File | None = None
+    cdc: _File | None = None
+    commitInfo: _Info | None = None
+
+
+_decode = msgspec.json.Decoder(_Action).decode
+
+
+def _seen(version: int, text: bytes) -> Seen:
+    actions = [_decode(line) for line in text.splitlines() if line.strip()]
+    info = next((action.commitInfo for action in actions if action.commitInfo), _Info())
+    feed = [unquote(action.cdc.path) for action in actions if action.cdc]
+    removed = [action.remove for action in actions if action.remove]
+    changed = [*(action.add for action in actions if action.add), *removed]
+    return Seen(
+        version=version,
+        at_ms=info.timestamp,
+        said=info.userMetadata,
+        replaced={unquote(file.path): file.size or 0 for file in removed},
+        feed=feed,
+        also_feed=[] if feed else [unquote(file.path) for file in changed if file.dataChange],
+    )
+
+
+def _info(text: str | None) -> Mapping[str, Any]:
+    try:
+        said = json.loads(text or "{}")
+    except ValueError:  # of another program
+        return {}
+    return {key: value for key, value in said.items() if key != WRITER} if isinstance(said, dict) else {}
+
+
+def _files_of(table: DeltaTable) -> Iterable[tuple[str, int]]:
+    files = pa.table(table.get_add_actions(flatten=True))
+    return zip(map(unquote, files["path"].to_pylist()), files["size_bytes"].to_pylist(), strict=True)
+
+
+def _unlinked(path: Path) -> bool:
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True
