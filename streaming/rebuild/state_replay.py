@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -144,7 +145,9 @@ def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
     if live.registry.strategy(table).follows_changes:
         name, newest = table.full_name, live.lake.version(table.full_name)
         commits = (commit for v in range(newest, -1, -1) for commit in live.lake.commits(name, v - 1, v))
-        own = next(commit.version for commit in commits if "versions" in commit.info)
+        own = live.lake.history(name).floor().changes
+        with suppress(FileNotFoundError, StopIteration):
+            own = next(commit.version for commit in commits if "versions" in commit.info)
         checkpoint.take(Position(last.number or 0, last.versions, own))
     else:
         checkpoint.plan(0, replace(last, settings={**state_settings(live.spark), **last.settings}))

@@ -223,6 +223,7 @@ class Stream:
         planned = MicroBatch(ends=[delta_offset(table_id, ends)], watermark_ms=watermark_ms)
         self.checkpoint.plan(self.batch, planned)
         if self.batch == 0:
+            self.lake.history(LOOSE.full_name).note(f"stream of {WINDOWS.full_name}", ends - 1, rows=True)
             self.fence.claim(self.checkpoint.stream, self.guard)
         if dies == "before":
             return
@@ -241,6 +242,7 @@ class Stream:
         if dies == "after":
             return
         self.checkpoint.end(self.batch)
+        self.lake.history(LOOSE.full_name).note(f"stream of {WINDOWS.full_name}", max(self.reads - 1, 0))
         self.seen, self.sums, self.reads, self.batch = seen, sums, ends, self.batch + 1
         self.planned = None
         self.newest_ms = max([self.newest_ms, *(cast(int, epoch_ms(row["read_at"])) for row in rows)])

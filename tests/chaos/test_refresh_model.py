@@ -6,6 +6,7 @@ There is no Spark. The streams are of two homes, and keys are decimals of 38 dig
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -37,6 +38,7 @@ from batch.rewrite import backfill
 from batch.rewrite.backfill import recompute
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import QUARANTINE, Lake
+from infra.delta.trim import Trim
 from infra.errors import BadArgument, DefinitionChanged, PlanVoid, UnexplainedDifference, WriteConflict
 from infra.instants import epoch_ms
 from infra.settings import Settings
@@ -78,6 +80,7 @@ from tests.chaos.refresh_world import (
 )
 from tests.harness.tiers import this_run
 from tests.streaming.ingest.small_log import SmallLog
+from tests.support.short_history import NOTHING
 
 RUNS = 20 * (this_run.kills or this_run.worlds) or 2
 Batch = tuple[int, list[int], Decimal, float]
@@ -133,6 +136,8 @@ class Refreshes(RuleBasedStateMachine):
     def begin(self, history: list[Batch], is_there: bool = True) -> None:
         """A platform whose tables are there, or are declared while records are there."""
         self.home = Path(mkdtemp(prefix="twofold-model-"))
+        self.at_once = patch("infra.delta.history._NOTED_EVERY_S", 0.0)
+        self.at_once.start()
         self.lake = Lake(Settings(home=self.home / "first"))
         self.lakes = [
             self.lake,
@@ -303,7 +308,7 @@ class Refreshes(RuleBasedStateMachine):
         version, batch = self.lake.version(WINDOWS.full_name), self.asleep.batch
         try:
             self.asleep.step(commits, "after")
-        except (WriteConflict, DefinitionChanged):
+        except (WriteConflict, DefinitionChanged, FileNotFoundError):  # the last: the other one needs no older commit
             self.asleep = None
         assert self.lake.version(WINDOWS.full_name) == version, batch
 
@@ -378,10 +383,19 @@ class Refreshes(RuleBasedStateMachine):
         if self.lake.exists(name):
             self.lake.open(name).optimize.compact()
 
+    @rule(name=st.sampled_from([LOOSE.full_name, *NAMES]))
+    def trim(self, name: str) -> None:
+        """The history of a table goes as far as its readers allow; no batch work reads it now."""
+        if self.lake.exists(name):
+            self.lake.history(name).end(f"process {os.getpid()}")
+            self.lake.open(name).create_checkpoint()
+            Trim(self.lake, name, NOTHING).now()
+
     def teardown(self) -> None:
         try:
             self.end()
         finally:
+            self.at_once.stop()
             rmtree(self.home, ignore_errors=True)
 
     def end(self) -> None:
@@ -459,7 +473,9 @@ class Refreshes(RuleBasedStateMachine):
 
     def _runs(self) -> set[tuple[str, str]]:
         """Table and name of each run of the batch that has changed rows, by its commits."""
-        commits = ((name, c) for name, last in self._versions().items() for c in self.lake.commits(name, 0, last))
+        commits = (
+            (name, c) for name, last in self._versions().items() for c in self.lake.commits(name, 0, last, kept=True)
+        )
         return {(name, c.info["run"]) for name, c in commits if c.changes and "run" in c.info}
 
     def _versions(self) -> dict[str, int]:
