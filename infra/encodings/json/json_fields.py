@@ -10,11 +10,14 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 
 from infra.encodings.column_types import FieldType
 from infra.encodings.record_format import Misfit
 
 Convert = Callable[[Any], Any]
+MOST_DEPTH = 500
+"""How deep objects and arrays may be nested: at about 990 parsers end, some before others."""
 
 _PYTHON_TYPES: dict[str, Any] = {
     "string": str,
@@ -32,6 +35,8 @@ _PYTHON_TYPES: dict[str, Any] = {
 
 
 _NAME, _ODD = b'":', re.compile(rb'"\s+:|\\u(?:0022|003[aA])')
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""Takes time that is linear in the value, also of a text without an end."""
 
 
 class _RepeatedKey(Exception):
@@ -125,6 +130,15 @@ def rest(value: bytes | msgspec.Raw, kind: FieldType) -> dict[str, Any] | None:
     cells = (_MEMBERS.decode(value) or {}).items() if kind.name == "map" else enumerate(_ELEMENTS.decode(value) or ())
     parts = {str(place): rest(cell, kind.element) for place, cell in cells}
     return {place: part for place, part in parts.items() if part is not None} or None
+
+
+def is_deep(value: bytes) -> bool:
+    """Whether objects and arrays are nested deeper than `MOST_DEPTH`; of any bytes."""
+    if len(value) <= MOST_DEPTH or value.count(b"[") + value.count(b"{") <= MOST_DEPTH:
+        return False
+    bare = np.frombuffer(_TEXT.sub(b"", value), np.uint8)
+    steps = np.isin(bare, list(b"[{")).astype(np.int32) - np.isin(bare, list(b"]}"))
+    return bool(steps.cumsum().max(initial=0) > MOST_DEPTH)
 
 
 def repeated_key(value: bytes) -> str | None:

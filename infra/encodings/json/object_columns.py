@@ -24,7 +24,7 @@ def _array(cells: list[Any], kind: FieldType) -> pa.Array:
         cells = [None if cell is msgspec.UNSET else cell for cell in cells]
     if kind.name != "struct" and (kind.element is None or not _has_struct(kind.element)):
         return pa.array(cells, kind.arrow)
-    missing = np.array([cell is None for cell in cells]) if kind.nullable else np.zeros(len(cells), bool)
+    missing = np.array([cell is None for cell in cells], bool) if kind.nullable else np.zeros(len(cells), bool)
     has_missing = bool(missing.any())
     there = [cell for cell in cells if cell is not None] if has_missing else cells
     if kind.name == "struct":

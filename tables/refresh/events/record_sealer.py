@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,8 @@ import pyarrow as pa
 from infra.capture.captured_table import MARK_PREFIX, UNCHANGED
 from infra.capture.debezium_decoder import placeholder_finder
 from infra.encodings.column_types import FieldType
-from infra.encodings.json.json_fields import repeated_key
+from infra.encodings.json.json_fields import is_deep, repeated_key
+from infra.errors import TwofoldError
 from infra.keys.ciphertext import RECORD, Key, is_sealed, seal
 from infra.keys.key_store import KeyStore, Person
 from infra.rows.rows import are_here
@@ -76,15 +78,14 @@ class PersonalRecord:
         """Converts each row in a record; what else a change has stays.
 
         Raises:
-            _Uncovered: it is no such record.
+            Exception: it is no such record, or nested too deeply.
         """
+        if is_deep(value):
+            raise _Uncovered
         if not self._holds_rows:
             return convert(value)
-        try:
-            members = {name: bytes(cell) for name, cell in _MEMBERS.decode(value).items()}
-            mark = msgspec.json.decode(members.get("message", b"null"), type=_Message | None)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise _Uncovered from error
+        members = {name: bytes(cell) for name, cell in _MEMBERS.decode(value).items()}
+        mark = msgspec.json.decode(members.get("message", b"null"), type=_Message | None)
         if members.keys() - _CHANGE or (mark is not None and mark.prefix != MARK_PREFIX):
             raise _Uncovered
         rows = {name: convert(members[name]) for name in _ROWS if members.get(name, b"null") != b"null"}
@@ -94,12 +95,9 @@ class PersonalRecord:
         """Parses a row.
 
         Raises:
-            _Uncovered: it is no JSON object, or has a name twice.
+            Exception: it is no JSON object, or has a name twice.
         """
-        try:
-            document = msgspec.json.decode(row)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise _Uncovered from error
+        document = msgspec.json.decode(row)
         if not isinstance(document, dict) or repeated_key(row) is not None:
             raise _Uncovered
         return document
@@ -147,7 +145,7 @@ class PersonalRecord:
         try:
             if not is_sealed(value):
                 self.with_rows(value, self._require_sealed)
-        except _Uncovered:
+        except Exception:
             return False
         return True
 
@@ -195,15 +193,21 @@ class RecordSealer:
     def seal(self, value: bytes | None) -> bytes | None:
         """Encrypts values by the keys of their owners; those of a forgotten person become null.
 
-        A value that is no JSON object, has a name twice, or does not say whose it is, is encrypted as a whole by the
-        topic's key of the day, which is destroyed after 30 days; of a captured row, which tables must not lack, only
-        the values that are of no known person are. A tombstone stays one.
+        A value that is no JSON object, has a name twice, does not say whose it is, or cannot be taken apart for any
+        other reason, is encrypted as a whole by the topic's key of the day, which is destroyed after 30 days; of a
+        captured row, which tables must not lack, only the values that are of no known person are. A tombstone stays
+        one.
+
+        Raises:
+            TwofoldError, sqlite3.Error, OSError: of the store of keys; of the value nothing is raised.
         """
         if value is None:
             return None
         try:
             return self._record.with_rows(value, self._sealed_row)
-        except (_Uncovered, ValueError):  # a number too long for Python
+        except (TwofoldError, sqlite3.Error, OSError):
+            raise
+        except Exception:  # a value that ended the process would come again
             return self.seal_whole(value)
 
     def seal_whole(self, value: bytes) -> bytes:

@@ -7,12 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
 
 from cli.commands.topic_commands import keyed
 from infra.settings import Settings
 from tables.declare import registry
 from tests.cli.conftest import Cli
 from tests.tables.declared import written
+from tests.tables.refresh.events.test_hostile_records import records
 
 DEVICES = '''\
 """States of devices."""
@@ -40,6 +42,12 @@ def test_the_key_is_the_field_that_the_topic_declares() -> None:
 @pytest.mark.parametrize("line", [b"yesterday", b"[1]", b"7", b"\xff", b'{"id": "\\ud800"}', b"[" * 100_000])
 def test_a_line_that_is_no_record_has_no_key_and_stays_as_it_is(line: bytes) -> None:
     assert list(keyed([line + b"\n"], ["id"], None)) == [(None, line)]
+
+
+@given(records)
+def test_any_line_is_sent_as_it_is_with_a_key_or_none(value: bytes) -> None:
+    line = value.replace(b"\r", b"").replace(b"\n", b"")
+    assert [sent for _, sent in keyed([line], ["mail"], None)] == ([line] if line.strip() else [])
 
 
 def test_empty_lines_are_skipped() -> None:
