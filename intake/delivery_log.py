@@ -16,6 +16,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from starlette.exceptions import HTTPException
+
 from infra.errors import BrokerUnreachable, TwofoldError
 from infra.kafka.record_producer import producing
 from infra.settings import Settings
@@ -57,7 +59,7 @@ class DeliveryLog:
     """Appends deliveries by one thread: times of first receipt, then records, many at once."""
 
     def __init__(self, settings: Settings, topics: Sequence[WebhookTopic]) -> None:
-        self._settings, self._topics = settings, topics
+        self._settings, self._topics = settings, {topic.full_name: topic for topic in topics}
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._bytes = 0
         self._times: FirstReceived | None = None
@@ -83,6 +85,7 @@ class DeliveryLog:
         Raises:
             BrokerUnreachable: it is not known to have it. It may have it later: the sender sends it again, and both
                 are one record, sent twice.
+            HTTPException: 413, encrypted it is longer than a record of the topic.
         """
         if self._bytes + len(delivery.body) > WAITING_BYTES:
             raise BrokerUnreachable("Too many deliveries wait for the log.")
@@ -102,6 +105,8 @@ class DeliveryLog:
         self._queue.put(_Waiting(delivery, time.monotonic(), answer))
         try:
             await asyncio.wait_for(appended, ANSWER_S)
+        except HTTPException:
+            raise
         except Exception as error:
             log.warning("a delivery is not in the log: %s: %s", type(error).__name__, error)
             raise BrokerUnreachable("The log did not take the delivery in time.") from error
@@ -144,6 +149,9 @@ class DeliveryLog:
             if time.monotonic() - each.since > ANSWER_S:
                 each.answer(TimeoutError("its sender has got an answer"))
                 continue
+            if len(body) > (most := self._topics[delivery.topic].max_bytes):
+                each.answer(HTTPException(413, f"Encrypted, the body has {len(body)} bytes; expected at most {most}."))
+                continue
             headers = delivery.record_headers(first.get((delivery.topic, delivery.id)))
             try:
                 appended = producer.send(delivery.topic, body, delivery.id.encode(), headers)
@@ -162,10 +170,10 @@ class DeliveryLog:
             self._times = self._open.enter_context(closing(times))
         return self._times.times([((one.topic, one.id), one.received_at) for one in dated])
 
-    def _sealed(self, delivery: Delivery) -> bytes | None:
+    def _sealed(self, delivery: Delivery) -> bytes:
         if self._seal is None:
-            self._seal = self._open.enter_context(sealing(self._settings, self._topics))
-        return self._seal(delivery.topic, delivery.body)
+            self._seal = self._open.enter_context(sealing(self._settings, self._topics.values()))
+        return self._seal(delivery.topic, delivery.body) or b""
 
     def _ready(self) -> KafkaProducer:
         """Returns the producer: the same until it fails for good."""
@@ -173,7 +181,10 @@ class DeliveryLog:
             self._connected.close()
             self._producer, self._is_broken = None, False
         if self._producer is None:
-            self._producer = self._connected.enter_context(producing(self._settings, outage_s=OUTAGE_S))
+            most = max(topic.largest_record for topic in self._topics.values())
+            self._producer = self._connected.enter_context(
+                producing(self._settings, outage_s=OUTAGE_S, most_bytes=most)
+            )
         return self._producer
 
     def _fail(self, waiting: _Waiting, error: Exception) -> None:

@@ -27,7 +27,7 @@ def programs(settings: Settings, registry: Registry) -> list[Program]:
     topics = webhook_topics(registry)
     if not topics:
         return []
-    filled = " ".join(f"{t.full_name}:{t.scheme}:{t.event_time}:{encryption(t)}" for t in topics)
+    filled = " ".join(f"{t.full_name}:{t.scheme}:{t.event_time}:{t.max_bytes}:{encryption(t)}" for t in topics)
     return [
         Program(
             name=NAME,

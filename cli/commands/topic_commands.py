@@ -62,7 +62,8 @@ def send(
     ensure_topics(settings, [spec(declared)])
     records, placed = 0, dict[int, tuple[int, int]]()  # partition -> first and last offset
     name = declared.full_name
-    with lines, sealing(settings, [declared]) as seal, producing(settings, outage_s=60) as producer:
+    producer_of = producing(settings, outage_s=60, most_bytes=declared.largest_record)
+    with lines, sealing(settings, [declared]) as seal, producer_of as producer:
         pairs = keyed(lines, path, separator)
         try:
             while sent := [producer.send(name, seal(name, value), key) for key, value in islice(pairs, IN_FLIGHT)]:
@@ -85,7 +86,8 @@ def _send_sealed(settings: Settings, topic: Topic) -> None:
     from infra.kafka.record_producer import producing
     from infra.keys.key_store import KeyStore
 
-    with closing(KeyStore(settings)) as store, producing(settings, outage_s=60) as producer:
+    producer_of = producing(settings, outage_s=60, most_bytes=topic.largest_record)
+    with closing(KeyStore(settings)) as store, producer_of as producer:
         try:
             found = send_sealed_again(Lake(settings), topic, store, producer)
         except KafkaError as error:

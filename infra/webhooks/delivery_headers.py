@@ -3,4 +3,4 @@
 ID, RECEIVED, EVENT_TYPE = "webhook-id", "webhook-received-at", "x-github-event"
 WEBHOOK_ID, RECEIVED_AT, TYPE = "webhook_id", "received_at", "event_type"
 MOST_BYTES = 1_000_000
-"""The longest body; with its headers it fits into a request of the producer and a record of the broker."""
+"""The longest body; encrypted it may be as long as its topic's `max_bytes`."""

@@ -198,6 +198,17 @@ def test_what_is_personal_is_encrypted_before_the_log(receiver: Receiver) -> Non
         assert Reader(store, "test").values([record["mail"], record["note"]])[0] == ["p1@b.c", "for p1"]
 
 
+def test_the_longest_body_that_is_personal_is_in_the_log(receiver: Receiver) -> None:
+    """Encrypted it is a third longer, for the producer, the broker and ingest."""
+    id, body = new_id(), b'{"payer": "p1", "mail": "%b"}' % (b"x" * 999_970)
+    with closing(receiver.connection()) as own:
+        own.request("POST", "/hub/payments", body, signed(body, id))
+        answer = own.getresponse()
+        assert (answer.status, json.loads(answer.read())) == (202, {"id": id})
+    [record] = log_of(receiver, "hub.payments")[id].bodies
+    assert 1_333_000 < len(record) < receiver.registry.topics["hub.payments"].max_bytes
+
+
 def test_a_delivery_that_is_sent_again_has_its_first_time(receiver: Receiver) -> None:
     id = new_id()
     assert [post(receiver, body_of(2), id)[0] for _ in range(3)] == [202] * 3

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from infra.errors import BadDeclaration
 from infra.webhooks.delivery_headers import EVENT_TYPE, ID, MOST_BYTES, RECEIVED_AT, TYPE, WEBHOOK_ID
 from infra.webhooks.signatures import Scheme
+from tables.declare.personal import Personal
 from tables.declare.record_fields import header
 from tables.declare.topic import Topic
 
@@ -73,6 +74,8 @@ def from_webhook(
             f"{taken[0]!r} is a column that the receiver of webhooks fills.",
             hint=f'Give the column another name; `field("{taken[0]}", ...)` takes the field of the body.',
         )
+    # Encrypted, a value takes a third more for each person that it is of.
+    is_sealed = any(isinstance(kind, Personal) for kind in schema.values())
     return WebhookTopic(
         scheme=scheme,
         encoding="json" if event_time else _DATED_BY_RECEIVER,
@@ -83,7 +86,7 @@ def from_webhook(
         checks=checks,
         unknown_fields=unknown_fields,
         idle_timeout=idle_timeout,
-        max_bytes=MOST_BYTES,
+        max_bytes=max(MOST_BYTES, min(2 * MOST_BYTES, segment_bytes // 2)) if is_sealed else MOST_BYTES,
         segment_bytes=segment_bytes,
         local_retention=local_retention,
     )
