@@ -6,6 +6,7 @@ from infra.capture.captured_table import INTAKE
 from infra.kafka.topic_admin import TopicSpec
 from tables.declare.registry import Registry
 from tables.declare.sources.captured_topic import is_relayed, largest_captured
+from tables.declare.sources.webhook_topic import WebhookTopic
 from tables.declare.topic import Topic
 
 TOMBSTONES_MS = 180 * 24 * 3_600_000
@@ -46,6 +47,9 @@ def spec(topic: Topic) -> TopicSpec:
         "segment.bytes": str(topic.segment_bytes),
         "max.message.bytes": str(topic.largest_record),
     }
+    if isinstance(topic, WebhookTopic):
+        # Who got an answer forgets the delivery: there is one broker, and a loss of power empties its page cache.
+        configs["flush.messages"] = "1"
     if topic.compacted:
         # A tombstone that is removed before a stopped stream has read it would leave its key for ever.
         configs |= {"cleanup.policy": "compact", "delete.retention.ms": str(TOMBSTONES_MS)}

@@ -16,8 +16,9 @@ from tables.declare.sources.webhook_topic import WebhookTopic, from_webhook, web
 from tables.declare.topic import Topic
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.events.record_decoder import Decoded, Decoder
+from tables.refresh.events.topic_specs import spec
 from tests.support.loaded_modules import loading_none_of
-from tests.tables.declared import bound_as, written
+from tests.tables.declared import a_topic, bound_as, written
 
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
 
@@ -132,6 +133,13 @@ def test_a_file_declares_one_topic_of_webhooks(tmp_path: Path) -> None:
 
 def _plain() -> Topic:
     return Topic(schema={"id": "string", "at": "timestamp"}, event_time="at", message_key="id", dedup_keys=["id"])
+
+
+def test_a_delivery_is_on_the_disk_of_the_broker_before_it_is_answered_for() -> None:
+    """A loss of power takes what is in the page cache alone; its sender would not send it again."""
+    topic = bound_as(from_webhook(scheme="standard", schema={"cents": "int"}), "refunds", "shop")
+    assert spec(topic).configs["flush.messages"] == "1"
+    assert "flush.messages" not in spec(a_topic()).configs
 
 
 def test_declarations_load_no_code_of_a_receiver() -> None:
