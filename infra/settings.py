@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 from urllib.parse import urlsplit
@@ -123,6 +123,18 @@ class Settings:
     max_files: int = _setting(500, "data files of each input that one micro-batch of a table takes at most")
     ingest_trigger_ms: int = _setting(300, "least time between two micro-batches of ingest, milliseconds")
     table_trigger_ms: int = _setting(800, "least time between two micro-batches of a table, milliseconds")
+
+    def of_copy(self, home: Path, lake: str = "") -> Settings:
+        """Returns the settings of a copy with its own tables and state, which shares log, archive and persons' keys."""
+        return replace(
+            self,
+            home=home,
+            lake=lake,
+            archive=self.archive_uri,
+            bootstrap=self.bootstrap_servers,
+            keys=str(self.keys_file),
+            key_of_keys=self.key_of_keys or str(self.key_of_keys_file),
+        )
 
     @property
     def lake_uri(self) -> str:

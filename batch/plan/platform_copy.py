@@ -39,7 +39,7 @@ def copied(
         with_below: also the tables below them.
         with_history: keep all earlier changes of these tables readable in the copy.
     """
-    settings = _settings_of_copy(live.lake.settings, home)
+    settings = live.lake.settings.of_copy(home, f"{live.lake.settings.lake_uri}/{COPIES}/{home.name}")
     # What is refused as new is refused before: the copy lacks live tables that are not reached.
     copy = Platform(lambda: live.spark, Lake(settings), replace(live.registry, unproved={}))
     _remove_left(Path(settings.lake).parent)
@@ -52,16 +52,6 @@ def copied(
     finally:
         shutil.rmtree(home, ignore_errors=True)
         shutil.rmtree(settings.lake, ignore_errors=True)
-
-
-def _settings_of_copy(settings: Settings, home: Path) -> Settings:
-    return replace(
-        settings,
-        home=home,
-        lake=f"{settings.lake_uri}/{COPIES}/{home.name}",
-        archive=settings.archive_uri,
-        bootstrap=settings.bootstrap_servers,
-    )
 
 
 def _remove_left(copies: Path) -> None:

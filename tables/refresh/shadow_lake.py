@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -28,8 +28,7 @@ Purpose = Literal["shadow", "recovery"]
 
 def shadow_settings(settings: Settings, table: Table, purpose: Purpose = "shadow") -> Settings:
     """Returns settings that separate all data of the table's shadow: tables, checkpoints, ledgers."""
-    home = settings.home / purpose / table.full_name
-    return replace(settings, home=home, lake="", bootstrap=settings.bootstrap_servers)
+    return settings.of_copy(settings.home / purpose / table.full_name)
 
 
 def shadow(platform: Platform, table: Table, purpose: Purpose = "shadow", *, shares_events: bool = False) -> Platform:

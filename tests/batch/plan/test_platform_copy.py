@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,9 +15,11 @@ import pytest
 from batch.plan.platform_copy import copied
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
+from infra.keys.key_store import KeyStore, Person, make_keys
 from infra.settings import Settings
 from tables.declare.registry import load
 from tables.refresh.open_platform import Platform
+from tables.refresh.shadow_lake import shadow_settings
 
 NAME = "flights.flights"
 ROWS = pa.table({"airport": ["EWR", "JFK"]})
@@ -57,3 +60,28 @@ def test_what_a_killed_maker_of_a_copy_left_is_removed(tmp_path: Path) -> None:
     os.utime(left, (0, 0))
     with copied(live, [NAME], tmp_path / "run-1"):
         assert (left.exists(), used.exists()) == (False, True)
+
+
+def test_a_copy_encrypts_by_the_keys_of_persons_at_their_default_place(tmp_path: Path) -> None:
+    live = platform(Settings(home=tmp_path))
+    make_keys(live.lake.settings)
+    with copied(live, [NAME], tmp_path / "run-1") as copy:
+        shadow = shadow_settings(live.lake.settings, live.registry.tables["flights.carrier_days"])
+        of_copy, of_shadow, of_live = (encrypted(s) for s in (copy.lake.settings, shadow, live.lake.settings))
+    assert of_copy == of_shadow == of_live
+
+
+def encrypted(settings: Settings) -> str:
+    """A text, encrypted by the key of one customer, which the first who asks for it makes."""
+    ann = Person("customer", "ann")
+    with closing(KeyStore(settings)) as store:
+        key = store.keys_of([ann])[ann]
+    assert key is not None
+    return key.encrypt(b"a@b.c", b"v")
+
+
+def test_a_copy_reads_the_log_and_the_archive_of_the_platform(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, kafka_port=1234)
+    copy = settings.of_copy(tmp_path / "run-1")
+    assert (copy.bootstrap_servers, copy.archive_uri) == ("127.0.0.1:1234", str(tmp_path / "tiered"))
+    assert copy.of_copy(tmp_path / "run-2").archive_uri == copy.archive_uri
