@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysts.analytics_file import folders_of, open_analytics
-from analysts.table_views import confine
+from analysts.table_views import confine, require_views
 from infra.errors import BadArgument
 from infra.process.twofold_command import run_command
 from infra.settings import Settings
@@ -82,9 +82,11 @@ class _Tools:
             timer = threading.Timer(LONGEST_S, analytics.interrupt)
             timer.start()
             try:
-                kinds = [statement.type.name for statement in analytics.extract_statements(sql)]
+                statements = analytics.extract_statements(sql)
+                kinds = [statement.type.name for statement in statements]
                 if kinds != ["SELECT"]:
                     raise _refusal(f"Expected one SELECT; found {', '.join(kinds) or 'nothing'}.")
+                require_views(analytics, statements[0].query)
                 result = analytics.execute(sql, list(values))
                 columns = [column[0] for column in result.description or ()]
                 found = result.fetchall() if most is None else result.fetchmany(most)
@@ -92,6 +94,8 @@ class _Tools:
                 raise _refusal(f"The query took longer than {LONGEST_S:g} s, and was ended.") from None
             except duckdb.Error as error:
                 raise _refusal(f"DuckDB: {error}") from None
+            except BadArgument as error:
+                raise _refusal(f"{error.message} {error.hint}") from None
             finally:
                 timer.cancel()
         return [{name: to_plain_json(value) for name, value in zip(columns, row, strict=True)} for row in found]

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.duckdb_session import load_extension
+from infra.errors import BadArgument
 from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from infra.delta.lake import Lake
+
+
+_OPENING = re.compile(r"delta_.*|query|json_execute_serialized_sql")
+"""Functions that open a table anywhere, or run a text that may."""
+_TREE = """SELECT coalesce(json_array_length(tree, '$.statements'), 0), tree ->> '$..function_name'
+    FROM (SELECT json_serialize_sql(?) AS tree)"""
 
 
 def connect(file: Path | None = None, *, read_only: bool = False) -> DuckDBPyConnection:
@@ -40,6 +48,24 @@ def confine(connection: DuckDBPyConnection, folders: Sequence[str], files: Seque
     for name, paths in (("allowed_directories", folders), ("allowed_paths", map(str, files))):
         connection.execute(f"SET {name} = [{DUCKDB.literals(paths)}]")
     connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+
+
+def require_views(connection: DuckDBPyConnection, query: str) -> None:
+    """Refuses a query that opens tables by itself: Delta's reader connects to any address, also if it is confined.
+
+    Args:
+        query: one statement of the kind `SELECT`.
+
+    Raises:
+        BadArgument: it does, or it cannot be read.
+    """
+    statements, called = connection.execute(_TREE, [query]).fetchall()[0]
+    opening = sorted({name for name in called or () if _OPENING.fullmatch(name)})
+    if statements != 1 or opening:
+        raise BadArgument(
+            f"{', '.join(opening) or 'This statement'}: tables are read only by their names here.",
+            hint="FROM domain.table, or at_version('domain.table', number).",
+        )
 
 
 def create_view(connection: DuckDBPyConnection, lake: Lake, full_name: str, version: int | None = None) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysts.analytics_file import attach, create_macros, folders_of
-from analysts.table_views import confine, connect, create_bare_views, create_view
+from analysts.table_views import confine, connect, create_bare_views, create_view, require_views
 from infra.errors import BadArgument, TwofoldError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from infra.delta.lake import Lake
 
-ALLOWED = frozenset({"SELECT", "PRAGMA", "VARIABLE_SET", "RELATION"})
+_VARIABLE = re.compile(r"\s*SET\s+VARIABLE\s+(\"[^\"]*\"|\w+)\s*(=|\bTO\b)", re.IGNORECASE)
 _EXPLAINED = re.compile(r"\s*EXPLAIN\s+(ANALYZE\b\s*)?(\([^)]*\)\s*)?", re.IGNORECASE)
 
 
@@ -112,10 +112,14 @@ class Analyst:
     def _require_reading(self, sql: str) -> None:
         """Refuses statements that do more than query, explained ones among them."""
         for statement in self.connection.extract_statements(sql):
-            kind, explained = statement.type.name, _EXPLAINED.match(statement.query)
-            if kind == "EXPLAIN" and explained:
-                self._require_reading(statement.query[explained.end() :])
-            elif kind not in ALLOWED:
+            kind, query = statement.type.name, statement.query
+            if kind == "SELECT":
+                require_views(self.connection, query)
+            elif kind == "EXPLAIN" and (explained := _EXPLAINED.match(query)):
+                self._require_reading(query[explained.end() :])
+            elif kind == "SET" and (variable := _VARIABLE.match(query)):
+                require_views(self.connection, f"SELECT {query[variable.end() :]}")
+            else:
                 raise BadArgument(
                     f"{kind.replace('_', ' ')}: the tables are only read here.",
                     hint="What analysts may run is SELECT, WITH, DESCRIBE, SUMMARIZE, EXPLAIN and SET VARIABLE.",

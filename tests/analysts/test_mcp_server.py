@@ -83,6 +83,8 @@ def test_a_query_has_its_first_rows(call: Call) -> None:
         ("COPY (SELECT 1) TO '{home}/file.csv'", "Expected one SELECT; found COPY"),
         ("SET enable_external_access = true", "Expected one SELECT; found SET"),
         ("SELECT * FROM read_text('/etc/passwd')", "Permission Error"),
+        ("FROM delta_scan('https://localhost:9/4711')", "delta_scan: tables are read only by their names"),
+        ("FROM query('SELECT 1')", "query: tables are read only by their names"),
         ("SELECT * FROM nothing", "Catalog Error"),
         ("SELEC 1", "Parser Error"),
     ],

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +19,7 @@ from analysts.analytics_file import write_analytics
 from cli.sql_query import Analyst
 from infra.delta.lake import Lake
 from infra.settings import Settings
+from infra.sql.names import DUCKDB
 from streaming.query.progress import Progress, read, write
 from tables.declare.registry import Registry
 from tests.cli.conftest import Cli, at
@@ -100,6 +102,43 @@ def test_no_file_but_those_of_the_lake_is_read(cli: Cli, tmp_path: Path, query: 
     assert ran.code == 2
     assert "configuration" in ran.err
     assert cli("sql", "--file", str(file), f"FROM '{file}'", "--json").document == [{"a": 1, "b": 2}]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "FROM delta_scan('{table}')",
+        "WITH own AS (SELECT * FROM \"Delta_Scan\"('{table}')) SELECT (SELECT count(*) FROM own)",
+        "SELECT * FROM delta_list_files('{table}')",
+        "SUMMARIZE FROM delta_scan('{table}')",
+        "EXPLAIN SELECT * FROM delta_scan('{table}')",
+        "SET VARIABLE found = (SELECT count(*) FROM delta_scan('{table}'))",
+        "FROM query('FROM del' || 'ta_scan(''{table}'')')",
+        "SELECT 1; FROM delta_scan('{table}')",
+    ],
+)
+def test_a_table_outside_the_lake_is_not_opened_by_its_address(cli: Cli, tmp_path: Path, statement: str) -> None:
+    write_deltalake(tmp_path / "other", pa.table({"secret": [4711]}))
+    ran = cli("sql", statement.format(table=tmp_path / "other"))
+    assert ran.code == 2
+    assert "read only by their names" in ran.err
+    assert "4711" not in ran.out
+
+
+def test_a_query_that_is_hidden_in_its_tree_is_refused(cli: Cli, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "other", pa.table({"secret": [4711]}))
+    text = f"FROM delta_scan('{tmp_path / 'other'}')"
+    [(tree,)] = duckdb.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
+    literal = DUCKDB.literal(tree)
+    for statement in (f"PRAGMA json_execute_serialized_sql({literal})", f"FROM json_execute_serialized_sql({literal})"):
+        ran = cli("sql", statement)
+        assert (ran.code, "read only by their names" in ran.err) == (2, True)
+
+
+def test_a_variable_is_set_and_read(cli: Cli) -> None:
+    """As the page about captured databases does it."""
+    statements = "SET VARIABLE n = (SELECT sum(flights) FROM hours); SELECT getvariable('n') AS n;"
+    assert cli("sql", statements, "--json").document == [{"n": 3}]
 
 
 def test_a_query_is_explained(cli: Cli, lake: Path) -> None:
