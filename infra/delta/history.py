@@ -1,6 +1,7 @@
 """Who still needs old commits of a table, and from where on its history is there.
 
-Both are small files beside the tables, in `LAKE/_history/TABLE`: one of each holder, and the floor, which only rises.
+Both are small files in the folder of the table, which Delta skips: one of each holder, and the floor, which only rises.
+A table that is made again begins without them.
 """
 
 from __future__ import annotations
@@ -67,13 +68,13 @@ class Floor:
 class History:
     """The history of one table: its holds and its floor."""
 
-    def __init__(self, lake: str, name: str) -> None:
+    def __init__(self, uri: str) -> None:
         """Opens it; nothing is written before the first note.
 
         Args:
-            lake: root of the tables; on an object store nothing is noted, and nothing trimmed.
+            uri: of the table; on an object store nothing is noted, and nothing trimmed.
         """
-        self._folder, self._is_local = Path(lake) / _FOLDER / name, "://" not in lake
+        self._folder, self._is_local = Path(uri) / _FOLDER, "://" not in uri
 
     def note(self, holder: str, version: int, *, rows: bool = False) -> None:
         """Says what a holder still needs; an older version counts at once, a newer one after some seconds."""

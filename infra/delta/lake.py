@@ -58,7 +58,7 @@ class Lake:
 
     def history(self, name: str) -> History:
         """Returns the holds on the table's history, and from where on it is there."""
-        return History(self.settings.lake_uri, name)
+        return History(self.uri(name))
 
     def exists(self, name: str) -> bool:
         from deltalake import DeltaTable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def test_a_version_that_a_process_reads_is_there_as_it_was(lake: Lake, writer: W
     revise(writer, *range(30, 60))
     trimmed(lake)
     assert pa.table(lake.open(NAME, 29).scan())["value"].to_pylist() == [29] * IDS
-    hold = next(Path(lake.settings.lake_uri, "_history", NAME).glob("process*"))
+    hold = next(Path(lake.uri(NAME), "_history").glob("process*"))
     hold.write_text(hold.read_text().replace('"pid": ', '"pid": 99999999'))
     trimmed(lake)
     assert len(files(lake)) == 1
@@ -218,3 +219,12 @@ def test_properties_of_a_table_that_is_there_are_changed_once(lake: Lake, writer
     trimmed(lake)
     assert lake.version(NAME) == version
     assert lake.open(NAME).metadata().configuration["delta.deletedFileRetentionDuration"] == "interval 1 hours"
+
+
+def test_a_table_that_is_made_again_has_a_history_of_its_own(lake: Lake, writer: Writer) -> None:
+    revise(writer, *range(1, 46))
+    trimmed(lake)
+    shutil.rmtree(lake.uri(NAME))
+    lake.ensure(NAME, SCHEMA, statistics=["id"])
+    revise(Writer(lake, NAME), 1, 2)
+    assert stored(lake) == [(id, 2) for id in range(IDS)]
