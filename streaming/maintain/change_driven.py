@@ -92,6 +92,7 @@ class ChangeDrivenStream(TableStream):
                 written += self._refresher.publish(part, info, check=False)
             self.lake.settle(self.table.full_name, written.version)
             self._checkpoint.take(Position(batch, ends, own))
+            self._hold(ends)
             self.lake.history(self.table.full_name).note(f"stream of {self.table.full_name}", own)
             self._starts_at = None
             self._note(batch, rows_in, written, versions, None, started, appended_ms)

@@ -73,8 +73,7 @@ class Maintain(TableStream):
         writer, self._pace = self._query(), pace
         if self._checkpoint.is_new:
             first = snapshot(self.spark, self.lake, self._sources)
-            for source, version in zip(self._sources, first.versions, strict=True):
-                self.lake.history(source.full_name).note(f"stream of {self.table.full_name}", version - 1, rows=True)
+            self._hold(first.versions, rows=True)
             self._checkpoint.plan(0, first)
         if has_state:
             self._fence.claim(self._checkpoint.stream, self._guard)
@@ -177,6 +176,8 @@ class Maintain(TableStream):
         if self._strategy.has_state:
             for name, version in parts.items():
                 self._checkpoint.splits.add(name, version)
+        if batch:
+            self._hold(self._checkpoint.next_versions(batch - 1))
         rows_in, versions = self._consumed(batch)
         # This micro-batch is planned already: its size predicts that of the next.
         tune_for_batch_size(frame.sparkSession, few=is_small(self.lake.settings, rows_in))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -48,7 +48,6 @@ class TableStream:
     _seen: int = field(default=-1, init=False)
     _appended_until: dict[str, int] = field(default_factory=dict, init=False)
     _freshness_s: float | None = field(default=None, init=False)
-    _needed: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._checkpoint = Checkpoint.of_table(self.lake.settings, self.table)
@@ -101,6 +100,16 @@ class TableStream:
         self._appended_until = dict(versions)
         return None if is_first else max(instants, default=None)
 
+    def _hold(self, starts: Sequence[int], *, rows: bool = False) -> None:
+        """Notes the versions of the inputs from which on the stream, begun again after a crash, would read.
+
+        Args:
+            rows: it reads the inputs as they were before these versions.
+        """
+        for source, start in zip(self._sources, starts, strict=True):
+            history = self.lake.history(source.full_name)
+            history.note(f"stream of {self.table.full_name}", max(start - 1, 0), rows=rows)
+
     def _note(
         self,
         batch: int,
@@ -113,10 +122,6 @@ class TableStream:
     ) -> None:
         """Records the progress of a micro-batch; merges small files from time to time."""
         now = datetime.now(UTC)
-        # Begun again after a crash, it reads what this micro-batch has read.
-        for name, version in self._needed.items():
-            self.lake.history(name).note(f"stream of {self.table.full_name}", version)
-        self._needed = {name: max(version - 1, 0) for name, version in versions.items()}
         if rows_in and appended_ms is not None:
             self._freshness_s = now.timestamp() - appended_ms / 1_000
         if written.changed:

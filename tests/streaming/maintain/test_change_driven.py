@@ -14,6 +14,7 @@ import pytest
 
 from infra.delta.delta_writer import Written
 from infra.delta.lake import Lake
+from infra.delta.trim import Trim
 from infra.errors import TwofoldError
 from streaming.driver import table_query
 from streaming.maintain import change_driven
@@ -29,6 +30,7 @@ from tables.refresh.refresh import Refresher
 from tables.refresh.scope import Scope
 from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import hour, plant, reading
+from tests.support.short_history import NOTHING
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -147,6 +149,22 @@ def test_where_the_changes_are_gone_it_recomputes_all(world: World) -> None:
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     world.maintain([NAME])
     assert totals(world) == {hour(1): 1, hour(1.5): 2}
+
+
+def test_what_a_stopped_stream_has_not_read_outlives_a_trim(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Also rows that a compaction has moved, and the commit before them."""
+    for minutes in (0, 0.2):
+        world.append({"readings": [reading("a", 1 + minutes, 1)]})
+    world.lake.open("plant.readings").create_checkpoint()
+    world.maintain([NAME])
+    for value in (2, 3):
+        world.append({"readings": [reading("a", 1.1 * value, value)]})
+    world.lake.open("plant.readings").optimize.compact()
+    world.lake.open("plant.readings").create_checkpoint()
+    assert Trim(world.lake, "plant.readings", NOTHING).now().files == 1
+    world.maintain([NAME])
+    assert totals(world) == {hour(1): 1, hour(1.2): 2, hour(2.2): 3, hour(3.3): 3}
+    assert "changes are gone" not in caplog.text
 
 
 def test_a_failure_ends_it_and_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
