@@ -18,6 +18,7 @@ BENCHMARKS = {
     "bookkeeping": "microbatch_overhead",
     "reconcile": "refresh.reconcile_time",
     "ledgers": "ledger_growth",
+    "disk": "table_growth",
     "revisions": "refresh.revision_time",
     "timelines": "refresh.timeline_refresh",
     "searches": "refresh.search_speed",
