@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -70,18 +71,20 @@ def _last_changes(lake: Lake, table: Table, newest: int, oldest: int) -> pa.Tabl
 
 def _changes(corrections: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     """Converts corrections to rows of the table, each with its version and whether it deletes the row."""
-    rows = [
-        {
-            **_row(json.loads(correction["after"] or correction["before"]), schema),
-            _VERSION: correction["version"],
-            "_gone": correction["change"] == "delete",
-        }
-        for correction in corrections
-    ]
-    return pa.Table.from_pylist(
-        rows, schema=schema.append(pa.field(_VERSION, pa.int64())).append(pa.field("_gone", pa.bool_()))
-    )
+    rows = [json.loads(correction["after"] or correction["before"]) for correction in corrections]
+    columns = {field.name: _column([row.get(field.name) for row in rows], field.type) for field in schema}
+    versions = pa.array([correction["version"] for correction in corrections], pa.int64())
+    gone = pa.array([correction["change"] == "delete" for correction in corrections], pa.bool_())
+    return pa.table({**columns, _VERSION: versions, "_gone": gone})
 
 
-def _row(values: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    return {field.name: from_plain_json(values.get(field.name), field.type) for field in schema}
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Converts values of JSON; those of a type that the column had before are cast, as the change feed casts rows."""
+    try:
+        return pa.array([from_plain_json(value, kind) for value in values], kind)
+    except (pa.ArrowException, ArithmeticError, AttributeError, TypeError, ValueError):
+        if len(values) > 1:
+            return pa.concat_arrays([_column([value], kind) for value in values])
+    with suppress(pa.ArrowException):
+        return pa.array(values).cast(kind)
+    return pa.nulls(1, kind)

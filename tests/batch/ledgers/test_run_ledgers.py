@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, write_deltalake
 
 from batch.audit.topic_certificates import CERTIFICATES, Block, read_certificate, write_certificate
 from batch.changelog_check import unexplained_changes
@@ -299,6 +301,35 @@ def test_removed_change_files_are_named_and_stop_no_reconcile(lake: Lake, ledger
         unexplained_changes(lake, HOURS)
     with pytest.raises(ChangesGone, match=r"plant\.hours: what the commits 0 to 3 changed cannot be read"):
         read_history(lake, HOURS, {"sensor": "a", "hour": TEN})
+
+
+@pytest.mark.parametrize("changed", [(pa.int64(), pa.string()), (pa.string(), pa.int64()), (pa.bool_(), pa.string())])
+def test_a_table_is_verified_after_the_type_of_its_columns_changed(
+    lake: Lake, ledgers: Ledgers, changed: tuple[pa.DataType, pa.DataType]
+) -> None:
+    """`sensor`, of the key, and `n` change; corrections and changes of the stream are from before, too."""
+    name, table = "plant.typed", replace(HOURS, name="typed")
+    old, new = (pa.schema([("sensor", kind), SCHEMA.field("hour"), ("n", kind)]) for kind in changed)
+    values = {pa.int64(): [1, 2, 3], pa.string(): ["1", "2", "3"], pa.bool_(): [True, False, None]}
+    one, two, three = values[changed[0]]
+    lake.ensure(name, old, statistics=[])
+    writer = Writer(lake, name)
+    by_stream(writer, 1, pa.Table.from_pylist([{"sensor": s, "hour": TEN, "n": s} for s in (one, two)], schema=old))
+    late = pa.Table.from_pylist([{"sensor": one, "hour": TEN, "n": three}], schema=old)
+    late = late.append_column(CHANGE, pa.array(["update"])).append_column(BEFORE + "n", pa.array([one], changed[0]))
+    writer.apply(late, ["sensor", "hour"], CommitTag(app="refresh", version=1, info={"cause": "late", "run": "run-1"}))
+    ledgers.record_corrections(table)
+    assert unexplained_changes(lake, table) == 0
+
+    of_new = [{"sensor": value, "hour": TEN, "n": value} for value in values[changed[1]][:2]]
+    said = {"userMetadata": json.dumps({"cause": "definition", "run": "run-2"})}
+    how = CommitProperties(custom_metadata=said)
+    rows = pa.Table.from_pylist(of_new, schema=new)
+    write_deltalake(lake.open(name), rows, mode="overwrite", schema_mode="overwrite", commit_properties=how)
+    ledgers.record_corrections(table)
+    assert unexplained_changes(lake, table) == 0
+    write_deltalake(lake.open(name), rows.slice(0, 1), mode="overwrite")
+    assert unexplained_changes(lake, table) == 1
 
 
 def test_the_streams_own_commits_and_maintenance_are_no_corrections(
