@@ -93,10 +93,11 @@ def open_analytics(settings: Settings | None = None) -> DuckDBPyConnection:
     Raises:
         BadArgument: it was not written yet.
     """
-    file = (settings or Settings.from_environment()).analytics
+    settings = settings or Settings.from_environment()
+    file = settings.analytics
     if not file.exists():
         raise BadArgument(f"There are no views for analysts at {file} yet.", hint="`./twofold up` writes them.")
-    return connect(file, read_only=True)
+    return connect(file, read_only=True, memory_mb=settings.query_memory_mb)
 
 
 def write_analytics(settings: Settings, registry: Registry) -> Path:

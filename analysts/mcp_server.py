@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from analysts.analytics_file import folders_of, open_analytics
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
 
 MOST_ROWS = 200
+MOST_BYTES = 1_000_000
+"""Of the rows of an answer, as JSON."""
+_OTHER_MB = 1_000
+"""Memory of the server beside that of queries: code, threads, the rows of an answer."""
 LONGEST_S = 60.0
 """A query, or a command, that takes longer is ended: who asks by an assistant does not see it run."""
 _ABOUT = (
@@ -38,6 +44,18 @@ def make_server(settings: Settings) -> MCPServer[Any]:
     return server
 
 
+def serve(settings: Settings) -> None:
+    """Serves standard input and output until they end; what a query allocates beyond its limit ends the query.
+
+    The limit is one of the process, since DuckDB does not count the texts that functions make.
+    """
+    import resource
+
+    most = (settings.query_memory_mb + _OTHER_MB) << 20
+    resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    make_server(settings).run()
+
+
 class _Tools:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -53,9 +71,13 @@ class _Tools:
         return tables
 
     def query(self, sql: str) -> dict[str, Any]:
-        """Runs one SELECT of DuckDB's SQL; the first 200 rows, and whether there are more. It may take a minute."""
+        """Runs one SELECT of DuckDB's SQL, for a minute at most; the first 200 rows, or 1 MB, and if there are more."""
         rows = self._rows(sql, [], most=MOST_ROWS + 1)
-        return {"rows": rows[:MOST_ROWS], "more": len(rows) > MOST_ROWS}
+        sizes = accumulate(len(json.dumps(row)) for row in rows[:MOST_ROWS])
+        kept = sum(size <= MOST_BYTES for size in sizes)
+        if rows and not kept:
+            raise _refusal(f"The first row has more than {MOST_BYTES:,} bytes; left(column, 1000) shortens a text.")
+        return {"rows": rows[:kept], "more": len(rows) > kept}
 
     def why(self, table: str, key: dict[str, str]) -> dict[str, Any]:
         """Returns the history of one row, by all columns of its key: what wrote it, what caused corrections."""
@@ -92,6 +114,8 @@ class _Tools:
                 found = result.fetchall() if most is None else result.fetchmany(most)
             except duckdb.InterruptException:
                 raise _refusal(f"The query took longer than {LONGEST_S:g} s, and was ended.") from None
+            except (duckdb.OutOfMemoryException, MemoryError):
+                raise _refusal("The query took more memory than it may.") from None
             except duckdb.Error as error:
                 raise _refusal(f"DuckDB: {error}") from None
             except BadArgument as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from infra.duckdb_session import load_extension
 from infra.errors import BadArgument
+from infra.settings import PREFIX, Settings
 from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
@@ -19,25 +20,36 @@ if TYPE_CHECKING:
     from infra.delta.lake import Lake
 
 
+MORE_MEMORY = f"{PREFIX}QUERY_MEMORY_MB gives queries more."
 _OPENING = re.compile(r"delta_.*|query|json_execute_serialized_sql")
 """Functions that open a table anywhere, or run a text that may."""
 _TREE = """SELECT coalesce(json_array_length(tree, '$.statements'), 0), tree ->> '$..function_name'
     FROM (SELECT json_serialize_sql(?) AS tree)"""
 
 
-def connect(file: Path | None = None, *, read_only: bool = False) -> DuckDBPyConnection:
+def connect(
+    file: Path | None = None, *, read_only: bool = False, memory_mb: int = Settings.query_memory_mb
+) -> DuckDBPyConnection:
     """Opens DuckDB with times in UTC and its Delta reader, which honours deletion vectors and column mapping.
 
     Args:
         file: the database; None: one in memory.
+        memory_mb: what queries take at most; texts that functions make are not counted by DuckDB.
 
     Raises:
         MissingTool: the package with DuckDB's Delta reader is not installed.
     """
     import duckdb
 
-    place = str(file or ":memory:")
-    connection = duckdb.connect(place, read_only=read_only, config={"autoinstall_known_extensions": "false"})
+    connection = duckdb.connect(
+        str(file or ":memory:"),
+        read_only=read_only,
+        config={
+            "autoinstall_known_extensions": "false",
+            "memory_limit": f"{memory_mb}MB",
+            "max_temp_directory_size": f"{4 * memory_mb}MB",
+        },
+    )
     connection.execute("SET TimeZone = 'UTC'")
     load_extension(connection, "delta")
     return connection

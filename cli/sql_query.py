@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysts.analytics_file import attach, create_macros, folders_of
-from analysts.table_views import confine, connect, create_bare_views, create_view, require_views
+from analysts.table_views import MORE_MEMORY, confine, connect, create_bare_views, create_view, require_views
 from infra.errors import BadArgument, TwofoldError
+from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,7 +45,8 @@ class Analyst:
             MissingTool: the package with DuckDB's Delta reader is not installed.
         """
         settings = lake.settings
-        self.connection = connect()
+        self.connection = connect(memory_mb=settings.query_memory_mb)
+        self.connection.execute(f"SET temp_directory = {DUCKDB.literal(str(settings.home / 'sql.tmp'))}")
         create_macros(self.connection, settings.lake_uri)
         attach(self.connection, settings)
         confine(self.connection, folders_of(settings), files)
@@ -106,8 +108,7 @@ class Analyst:
         except duckdb.Error as error:
             if self._raised is not None:
                 raise self._raised from error
-            hint = self._hint() if isinstance(error, duckdb.CatalogException) else None
-            raise BadArgument(f"DuckDB: {error}", hint=hint) from error
+            raise BadArgument(f"DuckDB: {error}", hint=self._hint(error)) from error
 
     def _require_reading(self, sql: str) -> None:
         """Refuses statements that do more than query, explained ones among them."""
@@ -149,7 +150,13 @@ class Analyst:
             self.connection.interrupt()  # or its threads go on, and closing the connection waits for them
             raise KeyboardInterrupt from error
 
-    def _hint(self) -> str:
+    def _hint(self, error: duckdb.Error) -> str | None:
+        import duckdb
+
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return MORE_MEMORY
+        if not isinstance(error, duckdb.CatalogException):
+            return None
         if not self.names:
             return "There is no table yet: ./twofold up starts the streams."
         return f"The tables are {', '.join(self.names)}."

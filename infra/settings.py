@@ -119,6 +119,10 @@ class Settings:
     shuffle_partitions: int = _setting(2, "shuffle partitions; fixed for the life of a stateful checkpoint")
     engine: Engine = _setting("auto", "who commits to Delta: `spark`, `delta-rs`, or `auto`: by size")
     small_rows: int = _setting(50_000, "rows up to which `auto` commits through delta-rs")
+    query_memory_mb: int = _setting(
+        2_000,
+        "memory that a query of `sql`, `mcp` or a notebook takes at most, MB; on disk it takes four times as much",
+    )
     max_offsets: int = _setting(500_000, "records that one micro-batch of ingest takes at most")
     max_files: int = _setting(500, "data files of each input that one micro-batch of a table takes at most")
     ingest_trigger_ms: int = _setting(300, "least time between two micro-batches of ingest, milliseconds")

@@ -76,9 +76,9 @@ def mcp() -> None:
 
     It has tools for the dictionary of tables, queries, the history of a row, late records, and planned rewrites.
     """
-    from analysts.mcp_server import make_server
+    from analysts.mcp_server import serve
 
-    make_server(Settings.from_environment()).run()
+    serve(Settings.from_environment())
 
 
 def create_views(session: SparkSession, lake: Lake) -> list[str]:

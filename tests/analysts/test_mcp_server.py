@@ -39,20 +39,19 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def call(settings: Settings) -> Call:
-    return lambda tool, **arguments: calling(make_server(settings), tool, arguments)
+    return lambda tool, **arguments: calling(make_server(settings), (tool, arguments))[0]
 
 
-def calling(server: Any, tool: str, arguments: dict[str, Any]) -> Any:
-    """What a tool returned; the text of an error."""
+def calling(server: Any, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+    """What tools returned; the text of an error."""
     from mcp.client import Client
 
-    async def ask() -> Any:
+    async def ask() -> list[Any]:
         async with Client(server) as client:
-            return await client.call_tool(tool, arguments)
+            return [await client.call_tool(tool, arguments) for tool, arguments in calls]
 
-    result = anyio.run(ask)
-    text = result.content[0].text if result.content else "null"
-    return text if result.is_error else json.loads(text)
+    texts = [(result.is_error, result.content[0].text if result.content else "null") for result in anyio.run(ask)]
+    return [text if is_error else json.loads(text) for is_error, text in texts]
 
 
 def test_the_dictionary_says_what_columns_hold(call: Call) -> None:
@@ -97,6 +96,12 @@ def test_a_query_that_does_more_than_read_the_tables_is_refused(
     assert call("query", sql="SELECT count(*) AS n FROM delays_by_hour")["rows"] == [{"n": 300}]
 
 
+def test_an_answer_has_a_megabyte_at_most(call: Call) -> None:
+    found = call("query", sql="SELECT repeat('x', 300_000) AS x FROM range(9)")
+    assert (len(found["rows"]), found["more"]) == (3, True)
+    assert "The first row has more than 1,000,000 bytes" in call("query", sql="SELECT repeat('x', 1_000_000) AS x")
+
+
 def test_a_query_that_takes_too_long_is_ended(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_server, "LONGEST_S", 0.2)
     endless = "SELECT max(hash(a.range + b.range)) FROM range(100_000_000) a, range(100_000_000) b"
@@ -125,5 +130,8 @@ def test_the_command_serves_a_program_over_its_pipes(settings: Settings) -> None
 
     environment = {**os.environ, **settings.environment()}
     server = StdioServerParameters(command=str(ROOT / "twofold"), args=["mcp"], env=environment, cwd=ROOT)
-    found = calling(stdio_client(server), "query", {"sql": "SELECT max(origin) AS o FROM delays_by_hour"})
-    assert found["rows"] == [{"o": "A299"}]
+    greatest = ("query", {"sql": "SELECT max(origin) AS o FROM delays_by_hour"})
+    large = ("query", {"sql": "SELECT length(repeat('x', 3_000_000_000)) AS n"})
+    found, refused, again = calling(stdio_client(server), greatest, large, greatest)
+    assert found["rows"] == again["rows"] == [{"o": "A299"}]
+    assert "took more memory than it may" in refused

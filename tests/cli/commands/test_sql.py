@@ -141,6 +141,14 @@ def test_a_variable_is_set_and_read(cli: Cli) -> None:
     assert cli("sql", statements, "--json").document == [{"n": 3}]
 
 
+def test_a_query_that_takes_more_memory_than_it_may_is_ended(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWOFOLD_QUERY_MEMORY_MB", "50")
+    ran = cli("sql", "SELECT len(list(range)) FROM range(100_000_000)")
+    assert ran.code == 2
+    assert "Out of Memory" in ran.err
+    assert "TWOFOLD_QUERY_MEMORY_MB gives queries more" in ran.err
+
+
 def test_a_query_is_explained(cli: Cli, lake: Path) -> None:
     assert "analyzed_plan" in cli("sql", "EXPLAIN ANALYZE SELECT * FROM rail.delays", "--json").out
 
