@@ -153,14 +153,14 @@ LEDGERS: Mapping[str, Ledger] = {
         },
     ),
     "ledger.forgotten": Ledger(
-        row_per="person, look, and place that holds values of the person; no id is in it",
-        written="once the person's key has ended, by `forget --now` and `forget --certificate`",
+        row_per="end of a key, and person, look, and place that holds values of the person; no id is in it",
+        written="before the key goes, and once it has ended, by `forget --now` and `forget --certificate`",
         columns={
             "ref": "the person: a keyed hash of kind and id, which `forget KIND ID --ask` prints",
             "kind": "kind of the person",
             "forgotten_no": "number of the end of the key",
-            "place": "full name of the table; of an output, its table's and its own",
-            "part": "`events`, `quarantine`, `table`, `ledger`, or the kind of output",
+            "place": "full name of the table; of an output, its table's and its own; empty: the end itself",
+            "part": "`events`, `quarantine`, `table`, `ledger`, or the kind of output; `key`: the end itself",
             "rows": "rows with values of the person, which could be read before",
             "readable": "how many of them can be read now; null: the copy did not answer",
             "recorded_at": _RECORDED,

@@ -15,6 +15,7 @@ from infra.delta.datafusion_sql import select
 from infra.delta.delta_writer import Writer
 from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import TwofoldError
+from infra.keys.ended_keys import FORGOTTEN, SCHEMA
 from infra.keys.key_store import Kept, KeyStore
 from infra.sql.names import DATAFUSION
 from outputs.targets.open_target import open_target
@@ -24,19 +25,6 @@ from tables.declare.outputs.output import Output
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 
-FORGOTTEN = "ledger.forgotten"
-SCHEMA = pa.schema(
-    [
-        ("ref", pa.string()),
-        ("kind", pa.string()),
-        ("forgotten_no", pa.int64()),
-        ("place", pa.string()),
-        ("part", pa.string()),
-        ("rows", pa.int64()),
-        ("readable", pa.int64()),
-        ("recorded_at", pa.timestamp("us", "UTC")),
-    ]
-)
 _ELSEWHERE = {
     "postgres": "the copy was written to new files; the write-ahead log and the backups of the database are its "
     "operator's, and keep values until they are removed",
@@ -175,11 +163,10 @@ def _recorded(lake: Lake, ref: str) -> list[Found]:
     if not lake.exists(FORGOTTEN):
         return []
     rows = select(lake.open(FORGOTTEN), SCHEMA.names, f"ref = {DATAFUSION.literal(ref)}").to_pylist()
-    newest = max((row["recorded_at"] for row in rows), default=None)
-    last = [row for row in rows if row["recorded_at"] == newest]
-    return [
-        Found(**{name: row[name] for name in ("place", "part", "rows", "readable")}) for row in last if row["place"]
-    ]
+    looks = [row for row in rows if row["place"]]
+    newest = max((row["recorded_at"] for row in looks), default=None)
+    last = [row for row in looks if row["recorded_at"] == newest]
+    return [Found(**{name: row[name] for name in ("place", "part", "rows", "readable")}) for row in last]
 
 
 def _record(lake: Lake, ref: str, state: Kept, found: Sequence[Found]) -> None:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from infra.atomic_write import settle
 from infra.errors import BadArgument, BadSetting
 from infra.keys.ciphertext import Key
+from infra.keys.ended_keys import End, EndedKeys
 from infra.keys.key_of_keys import BYTES, KeyOfKeys, make_key_of_keys, read_keys_of_keys, write_keys_of_keys
 from infra.process.file_locks import exclusive
 from infra.settings import Settings
@@ -36,7 +37,13 @@ CREATE INDEX person_by_end ON person (forgotten_no) WHERE forgotten_no IS NOT NU
 CREATE TABLE sealed (topic TEXT, column_name TEXT, PRIMARY KEY (topic, column_name)) WITHOUT ROWID;
 CREATE TABLE access (at_ms INTEGER NOT NULL, who TEXT NOT NULL, purpose TEXT NOT NULL, persons INTEGER NOT NULL);
 """
-_END = "UPDATE person SET wrapped = NULL, forgotten_no = ? WHERE wrapped IS NOT NULL AND forget_at_ms <= ?"
+_DUE = "wrapped IS NOT NULL AND forget_at_ms <= ?"
+_END = f"UPDATE person SET wrapped = NULL, forgotten_no = ? WHERE {_DUE}"
+_END_AGAIN = (
+    "INSERT INTO person VALUES (?, ?, ?, NULL, ?, ?) ON CONFLICT (ref) DO UPDATE SET wrapped = NULL, "
+    "forget_at_ms = coalesce(forget_at_ms, excluded.forget_at_ms), "
+    "forgotten_no = max(coalesce(forgotten_no, 0), excluded.forgotten_no)"
+)
 
 
 class Person(NamedTuple):
@@ -84,7 +91,7 @@ class KeyStore:
     """The keys of persons; may be used by several threads, and several processes may have it open."""
 
     def __init__(self, settings: Settings, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
-        """Opens the store, and ends the keys that are due.
+        """Opens the store, and ends the keys that are due, or have ended by the lake while a backup has them.
 
         Raises:
             BadSetting: there is no store or no key of keys, they do not belong together, or others can read them.
@@ -92,6 +99,7 @@ class KeyStore:
         self._settings, self._file, self._now_ms = settings, settings.keys_file, now_ms
         _require_private(settings)
         self._lock = RLock()
+        self._ends = EndedKeys(settings)
         self._key_of_keys: KeyOfKeys
         self._index: bytes
         self._connection = _connect(self._file)
@@ -139,11 +147,11 @@ class KeyStore:
             return int(self._connection.execute(select).fetchone()[0] or 0)
 
     def ended_after(self, key_id: bytes, number: int) -> bool:
-        """Whether a key that `find` does not return any more ended after an end of this number."""
+        """Whether a key that `find` does not return ended after an end of this number, or was lost with the store."""
         with self._lock:
             select = "SELECT forgotten_no FROM person WHERE key_id = ?"
             row = self._connection.execute(select, [key_id]).fetchone()
-            return row is not None and (row[0] is None or row[0] > number)
+            return row is None or row[0] is None or row[0] > number
 
     def ref(self, person: Person) -> str:
         """Returns the name of a person in ledgers: hexadecimal digits that say nothing without the store."""
@@ -192,22 +200,35 @@ class KeyStore:
         if not changed:
             raise BadArgument(
                 f"This {person.kind} is forgotten: the key was destroyed, and cannot be made again.",
-                hint="A backup of the store that is older has it, as long as its key of keys was not rotated.",
+                hint="A backup of the store that is older, put back, ends it again.",
             )
 
     def end_due(self) -> int:
         """Destroys the keys whose time has passed; returns how many.
 
-        All that were due count as forgotten by one transaction, under one number, greater than all before.
+        All that were due count as forgotten by one transaction, under one number, greater than all before. The lake has
+        the ends first, and all that it has are ends here: also of a store that was put back from a backup.
         """
-        due = "SELECT 1 FROM person WHERE wrapped IS NOT NULL AND forget_at_ms <= ? LIMIT 1"
         now_ms = self._now_ms()
         with self._lock:
-            if self._connection.execute(due, [now_ms]).fetchone() is None:
+            is_due = self._connection.execute(f"SELECT 1 FROM person WHERE {_DUE} LIMIT 1", [now_ms]).fetchone()
+            if not is_due and self._connection.execute("PRAGMA user_version").fetchone()[0] == self._ends.mark():
                 return 0
         with self._writing():
-            last = self._connection.execute("SELECT max(forgotten_no) FROM person").fetchone()[0]
-            return self._connection.execute(_END, [(last or 0) + 1, now_ms]).rowcount
+            ends = self._ends.read()
+            again = [(bytes.fromhex(e.ref), e.kind, secrets.token_bytes(_ID_BYTES), now_ms, e.number) for e in ends]
+            self._connection.executemany(_END_AGAIN, again)
+            here = self._connection.execute("SELECT ref, kind, forgotten_no FROM person WHERE forgotten_no IS NOT NULL")
+            known, missing = {end.ref for end in ends}, []
+            number = 1
+            for ref, kind, no in here:
+                number = max(number, no + 1)
+                missing += [End(ref.hex(), kind, no)] if ref.hex() not in known else []
+            due = self._connection.execute(f"SELECT ref, kind FROM person WHERE {_DUE}", [now_ms]).fetchall()
+            self._ends.add([*missing, *(End(ref.hex(), kind, number) for ref, kind in due)])
+            ended = self._connection.execute(_END, [number, now_ms]).rowcount
+            self._connection.execute(f"PRAGMA user_version = {self._ends.mark()}")
+            return ended
 
     def counts(self) -> Mapping[str, Counts]:
         """Counts persons by kind."""

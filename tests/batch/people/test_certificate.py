@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from batch.people import certificate
-from batch.people.certificate import FORGOTTEN, Certificate, certify, wait_for_copies
+from batch.people.certificate import Certificate, certify, wait_for_copies
+from infra.keys.ended_keys import FORGOTTEN
 from infra.keys.key_store import KeyStore, Person
 from outputs.position import Position
 from tests.batch.people.forgotten_letters import Letters
@@ -86,6 +87,8 @@ def test_the_ledger_has_counts_and_no_id_and_each_look_once(letters: Letters, mo
     letters.follow()
     first = certified(letters, ANN)
     rows = pa.table(letters.lake.open(FORGOTTEN).scan()).to_pylist()
+    assert [row["part"] for row in rows if not row["place"]] == ["key"], "the end itself, before the key goes"
+    rows = [row for row in rows if row["place"]]
     assert len(rows) == 2 * 4, "one look before the index followed, one after"
     assert {row["kind"] for row in rows} == {"sender"}
     with closing(KeyStore(letters.settings)) as store:

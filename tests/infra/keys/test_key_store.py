@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from infra.delta.lake import Lake
 from infra.errors import BadArgument, BadSetting
+from infra.keys.ended_keys import FORGOTTEN, End, EndedKeys
 from infra.keys.key_store import Counts, KeyStore, Person, make_keys
 from infra.settings import ROOT, Settings
 
@@ -99,6 +103,53 @@ def test_each_end_has_a_greater_number(settings: Settings) -> None:
         store.forget(person, 0)
     with sqlite3.connect(settings.keys_file) as connection:
         assert sorted(connection.execute("SELECT forgotten_no FROM person").fetchall()) == [(1,), (2,)]
+
+
+def test_a_store_that_is_put_back_ends_again_what_had_ended(settings: Settings, tmp_path: Path) -> None:
+    """A backup from before the end of ann's key, and before bob had one."""
+    store = KeyStore(settings)
+    key = store.keys_of([ANN])[ANN]
+    assert key is not None
+    store.backup(tmp_path / "backup")
+    store.keys_of([BOB])
+    store.forget(ANN, 0)
+    store.forget(BOB, 0)
+    store.close()
+    (tmp_path / "backup").rename(settings.keys_file)
+    store = KeyStore(settings)
+    assert store.find(key.id) is None
+    assert store.keys_of([ANN, BOB]) == {ANN: None, BOB: None}
+    assert [state and state.forgotten_no for state in map(store.state_of, (ANN, BOB))] == [1, 2]
+    store.forget(Person("customer", "cat"), 0)
+    assert store.last_end() == 3, "no number is given out twice"
+
+
+def test_a_key_whose_end_the_lake_has_ends_though_its_process_was_killed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = KeyStore(settings)
+    add = EndedKeys.add
+
+    def then_killed(ends: EndedKeys, new: Sequence[End]) -> None:
+        add(ends, new)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EndedKeys, "add", then_killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.forget(ANN, 0)
+    assert KeyStore(settings).keys_of([ANN]) == {ANN: None}
+
+
+def test_the_ends_of_a_home_from_before_come_to_the_lake_once(settings: Settings) -> None:
+    KeyStore(settings).forget(ANN, 0)
+    shutil.rmtree(settings.lake_uri)
+    for _ in range(2):
+        store = KeyStore(settings)
+        assert EndedKeys(settings).read() == [End(store.ref(ANN), "customer", 1)]
+        assert Lake(settings).rows(FORGOTTEN) == 1
+    copy = replace(settings, lake=f"{settings.lake_uri}/_copies/plan")
+    assert len(EndedKeys(copy).read()) == 1, "a plan's copy of tables has the ends of the lake"
 
 
 def test_counts_are_by_kind(settings: Settings) -> None:

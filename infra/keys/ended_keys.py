@@ -1,0 +1,81 @@
+"""The ends of persons' keys as facts of the lake, which a store of keys that is put back cannot undo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from infra.delta.compaction import compact_without_history
+from infra.delta.datafusion_sql import select
+from infra.delta.delta_writer import Writer
+from infra.delta.lake import Lake
+from infra.errors import BadArgument
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
+
+FORGOTTEN = "ledger.forgotten"
+SCHEMA = pa.schema(
+    [
+        ("ref", pa.string()),
+        ("kind", pa.string()),
+        ("forgotten_no", pa.int64()),
+        ("place", pa.string()),
+        ("part", pa.string()),
+        ("rows", pa.int64()),
+        ("readable", pa.int64()),
+        ("recorded_at", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+class End(NamedTuple):
+    """The end of a key.
+
+    Attributes:
+        ref: whose key it was, as ledgers name one.
+        kind: of the person.
+        number: of the end.
+    """
+
+    ref: str
+    kind: str
+    number: int
+
+
+class EndedKeys:
+    """The ends that the ledger of a lake has; a copy of tables has those of the lake that it is in."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._lake = Lake(replace(settings, lake=settings.lake_uri.partition("/_copies/")[0]))
+
+    def mark(self) -> int:
+        """Returns a number that another one replaces once the ledger changes; 0: there is none."""
+        try:
+            version = self._lake.version(FORGOTTEN)
+        except BadArgument:
+            return 0
+        return int(self._lake.commit_digest(FORGOTTEN, version)[:7] or "1", 16)
+
+    def read(self) -> list[End]:
+        """Returns the ends of all keys, each with its greatest number."""
+        if not self._lake.exists(FORGOTTEN):
+            return []
+        rows = select(self._lake.open(FORGOTTEN), ["ref", "kind", "forgotten_no"], "forgotten_no IS NOT NULL")
+        found = rows.group_by(["ref", "kind"]).aggregate([("forgotten_no", "max")])
+        return [End(row["ref"], row["kind"], row["forgotten_no_max"]) for row in found.to_pylist()]
+
+    def add(self, ends: Sequence[End]) -> None:
+        """Appends ends, on disk once this returns."""
+        if not ends:
+            return
+        self._lake.ensure(FORGOTTEN, SCHEMA, statistics=["ref", "forgotten_no"])
+        now = datetime.now(UTC)
+        rows = [(*end, "", "key", 0, 0, now) for end in ends]
+        new = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
+        Writer(self._lake, FORGOTTEN, keep_small=compact_without_history).append_new("ends", lambda: new)
+        self._lake.settle(FORGOTTEN, self._lake.version(FORGOTTEN))
