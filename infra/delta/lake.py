@@ -267,14 +267,15 @@ class Lake:
         Returns:
             None if the last `within` commits have no such key.
         """
-        version = self.version(name) if at is None else at
+        version = begun = self.version(name) if at is None else at
         oldest = max(-1, version - within)
         filesystem, root = _filesystem(self.uri(name))
         while version > oldest:
             try:
                 text = _commit_text(filesystem, f"{root}/_delta_log/{version:020d}.json")
             except FileNotFoundError:  # trimmed
-                return self.history(name).floor().facts.get(wanted)
+                floor = self.history(name).floor()
+                return floor.facts.get(wanted) if begun >= floor.changes - 1 else None
             version -= 1
             for line in text.splitlines():
                 if b'"commitInfo"' in line:

@@ -114,6 +114,7 @@ def test_what_the_newest_commit_does_not_repeat_outlives_its_commit(lake: Lake, 
     trimmed(lake)
     assert not lake.has_version(NAME, 29)
     assert (lake.newest_info(NAME, "ends") or {})["ends"] == {"0": 29}
+    assert lake.newest_info(NAME, "ends", at=40) is None, "what that version had is unknown"
     assert lake.history(NAME).floor().starts == {"0": 3, "1": 1, "2": 2}
     copy = Lake(Settings(home=Path(lake.settings.home, "copy")))
     copy_table(lake, copy, NAME, lake.version(NAME))
