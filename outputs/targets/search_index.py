@@ -92,18 +92,24 @@ class SearchIndex(Target):
                 )
             if before is None:
                 shutil.rmtree(place, ignore_errors=True)
+            elif len(changes):
+                # Killed between the two, it has rows of both positions: each is compared with its table then.
+                self._note(place, before.unknown())
             refused = self._change(place, changes) if len(changes) or before is None else []
             if refused:
                 self.note_refused(refused, after)
-            facts = {"text": list(self.text), "language": self.language, "position": after.text}
-            write_atomically(place / _STATE, json.dumps(facts))
+            self._note(place, after)
             for other in _indexes(self.folder) if after.heading is None else ():
                 if other != place:
                     shutil.rmtree(other)
         return len(refused)
 
+    def _note(self, place: Path, position: Position) -> None:
+        facts = {"text": list(self.text), "language": self.language, "position": position.text}
+        write_atomically(place / _STATE, json.dumps(facts))
+
     def _change(self, place: Path, changes: pa.Table) -> list[Refused]:
-        """Replaces the documents of changed keys; a try that was cut short is simply repeated."""
+        """Replaces the documents of changed keys."""
         if strange := [name for name in self.text if not pa.types.is_string(changes.schema.field(name).type)]:
             raise SchemaMismatch(f"The text of an index has to be strings: {', '.join(strange)} is none.")
         refused: list[Refused] = []
