@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration
 from infra.keys.ciphertext import PATTERN
@@ -18,6 +18,9 @@ from tables.declare.encodings import find_encoding
 from tables.declare.parameter_checks import NAME, require_columns
 from tables.declare.record_fields import Field
 from tables.declare.topic import Topic
+
+if TYPE_CHECKING:
+    from tables.declare.table import Table
 
 _OF_JSON = (
     "infra.encodings.json.json_decoder:JsonParser",
@@ -189,6 +192,12 @@ def personal_columns(topic: Topic) -> Mapping[str, Personal]:
 def computed_columns(topic: Topic) -> Mapping[str, Computed]:
     """Returns the columns of a topic that are computed before others are encrypted."""
     return {column: given for column, given in topic.schema.items() if isinstance(given, Computed)}
+
+
+def ending_columns(topic: Topic, table: Table) -> set[str]:
+    """Returns the columns of persons, and those computed of them, that have values of `recompute_by`."""
+    of_persons = set() if topic.compacted else {*personal_columns(topic), *computed_columns(topic)}
+    return table.scope_reads(topic) & of_persons
 
 
 def compared_bytes(topic: Topic) -> Sequence[str]:

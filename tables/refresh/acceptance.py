@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from infra.delta.lake import Lake
 from infra.errors import BadDeclaration, DefinitionChanged, WriteConflict
 from tables.declare.code_fingerprint import digest, fingerprint
+from tables.declare.personal import ending_columns
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic
@@ -137,7 +138,10 @@ def definition(table: Table, registry: Registry) -> str:
     topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
     if not topics or not registry.strategy(table).removes_repeats:
         return fingerprint(table)
-    return f"{fingerprint(table)}-{digest([f'{list(topic.dedup_keys)} {topic.clock}' for topic in topics])}"
+    # Where a scope is of a person's values, copies of a record counted once for each value before.
+    alone = {topic.full_name: " alone" if ending_columns(topic, table) else "" for topic in topics}
+    identities = [f"{list(topic.dedup_keys)} {topic.clock}{alone[topic.full_name]}" for topic in topics]
+    return f"{fingerprint(table)}-{digest(identities)}"
 
 
 def is_same(one: str, other: str) -> bool:

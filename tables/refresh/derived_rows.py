@@ -9,28 +9,35 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
+import pyarrow as pa
+
+from infra.delta.file_pruning import prune_files
 from infra.errors import BadDeclaration
 from infra.rows.rows import R, are_here, column_names, dialect_of, run_sql, with_null
-from infra.sql.names import SPARK
+from infra.sql.names import DUCKDB, SPARK
 from tables.declare.analysis import impure_call, wrong_columns
 from tables.declare.inference import RECORD
 from tables.declare.metadata_columns import OFFSET, PARTITION
+from tables.declare.personal import ending_columns
 from tables.declare.table import Strategy, Table
 from tables.declare.topic import Topic
+from tables.refresh.row_diff import matching, same_key
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from infra.delta.lake import Lake
     from infra.rows.rows import Rows
     from tables.declare.registry import Registry
+    from tables.refresh.scope_predicates import ScopeFilter
 
 
 _WATERMARK = "spark.watermarkDelayMs"
 """The metadata by which Spark knows the column that bears the watermark."""
 _COUNTS_UNTIL = "_counts_until"
+_PLACE = (PARTITION, OFFSET)
 
 
 def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
@@ -80,12 +87,23 @@ def derive_over(registry: Registry, table: Table, frame_of: Callable[[Topic | Ta
     return derive(table, {name: input_of(source, frame_of(source), table, strategy) for name, source in sources})
 
 
-def input_of(source: Topic | Table, frame: DataFrame, table: Table, strategy: Strategy) -> DataFrame:
-    """Prepares the rows of one input for the table's function; a stream of events must have a watermark already."""
+def input_of(
+    source: Topic | Table,
+    frame: DataFrame,
+    table: Table,
+    strategy: Strategy,
+    of: tuple[ScopeFilter, DeltaTable] | None = None,
+) -> DataFrame:
+    """Prepares the rows of one input for the table's function; a stream of events must have a watermark already.
+
+    Args:
+        of: what they are the rows of: some scopes, and the input; None: all rows.
+    """
     if isinstance(source, Table):
         return frame
     if strategy.removes_repeats:
-        frame = first_of_each(frame, repeats_agree_in(source, table))
+        agreeing = repeats_agree_in(source, table)
+        frame = first_of_each(frame, agreeing) if of is None else cast("DataFrame", first_of_all(frame, source, *of))
     return payload(frame, source, table)
 
 
@@ -99,9 +117,10 @@ def repeats_agree_in(topic: Topic, table: Table) -> list[str]:
     """Returns the columns in which a repeated record equals the first one, those of `recompute_by` included.
 
     An output row depends on input rows with its values there alone, so that a record with other values cannot stand in
-    for one with these.
+    for one with these. Only those in which what is of a person ends are left out: a copy has none once that person is
+    forgotten.
     """
-    read = table.scope_reads(topic) - {topic.event_time}
+    read = table.scope_reads(topic) - {topic.event_time} - ending_columns(topic, table)
     by = [c for c, type_ in topic.columns.items() if c in read and not _has_map(type_.arrow)]
     return list(dict.fromkeys([*topic.same_record, *by]))
 
@@ -149,11 +168,32 @@ def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
 def first_of_each(rows: R, agreeing: Sequence[str]) -> R:
     """Removes repeated records: of those that agree in these columns the first in the log stays."""
     by = dialect_of(rows)
-    order = ", ".join(f"{by.name(column)} NULLS FIRST" for column in (PARTITION, OFFSET))
+    order = ", ".join(f"{by.name(column)} NULLS FIRST" for column in _PLACE)
     nth = f"row_number() OVER (PARTITION BY {by.names(agreeing)} ORDER BY {order}) AS _nth"
     numbered = f"SELECT *, {nth} FROM rows"
     first: Rows = run_sql(f"SELECT {by.names(column_names(rows))} FROM ({numbered}) WHERE _nth = 1", rows=rows)
     return cast("R", first.cast(rows.schema) if are_here(first) and are_here(rows) else first)
+
+
+def first_of_all(rows: R, topic: Topic, wanted: ScopeFilter, events: DeltaTable, most: int = 0) -> R | None:
+    """Removes repeated records from those of some scopes, also those of which other scopes have the first.
+
+    Args:
+        events: the table that the rows are of.
+        most: copies that may be read into this process, if the rows are here; None is returned if there are more.
+    """
+    agreeing = repeats_agree_in(topic, wanted.table)
+    if not (ending := ending_columns(topic, wanted.table)):
+        return first_of_each(rows, agreeing)
+    others = pa.schema([field for field in pa.schema(events.schema()) if field.name not in ending])
+    files = prune_files(events, wanted.input_condition(topic, others.names).bounds())
+    copies: Rows | None
+    if are_here(rows):
+        clauses = f"SEMI JOIN scopes ON {same_key(DUCKDB, agreeing, 'rows', 'scopes')}"
+        copies = files.read_if_small(clauses, rows.select(agreeing), most, [*agreeing, *_PLACE])
+    else:
+        copies = wanted.inputs(files.frame(rows.sparkSession), topic, others, each=False).select(*agreeing, *_PLACE)
+    return None if copies is None else matching(rows, first_of_each(copies, agreeing), _PLACE, "SEMI")
 
 
 def first_of_each_on_stream(

@@ -41,11 +41,10 @@ from tables.refresh.derived_rows import (
     declared_columns,
     derive,
     few_of,
-    first_of_each,
+    first_of_all,
     greatest_by,
     input_of,
     one_of_each_key,
-    repeats_agree_in,
 )
 from tables.refresh.scope import Scope, everything, merged, whole
 from tables.refresh.scope_predicates import ScopeFilter, with_held_values
@@ -420,7 +419,7 @@ class Refresher:
         if few is None:
             many = files.rows is None or files.rows > most_rows(self.lake.settings, COMPARED)
             frame = wanted.inputs(files.frame(self.spark), declaration, schema, each=many)
-            frame = input_of(declaration, frame, self.table, self._strategy)
+            frame = input_of(declaration, frame, self.table, self._strategy, (wanted, table))
             return _Input(frame, files.rows, COMPRESSED * files.size, is_near=False)
         return _Input(few, len(few), few.nbytes, is_near=wanted.is_near(declaration))
 
@@ -440,7 +439,7 @@ class Refresher:
             columns,
         )
         if rows is not None and isinstance(declaration, Topic) and self._strategy.removes_repeats:
-            return first_of_each(rows, repeats_agree_in(declaration, self.table))
+            return first_of_all(rows, declaration, wanted, files.table, most_rows(settings, HANDED_OVER))
         return rows
 
 
