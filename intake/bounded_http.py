@@ -12,7 +12,7 @@ CONNECTIONS = 200
 REQUEST_S = 10.0
 """How long a client may take to send a request, from its first byte, or from the connection, to its last one."""
 HEAD_BYTES = 32_768
-"""The longest first line with headers, and whatever of the body arrives with them."""
+"""The longest first line with headers."""
 REQUEST_BYTES = 8 << 20
 """The longest request, with the sizes of its chunks and what follows them, and what is sent after a refusal."""
 RETRY_AFTER_S = 5
@@ -26,6 +26,8 @@ class BoundedProtocol(HttpToolsProtocol):
     _is_in_head = True
     _received = 0
     """Bytes of the request that is being sent."""
+    _head = 0
+    """Of these, those of its path and its headers, which may arrive with the body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -46,16 +48,27 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received += len(data)
         super().data_received(data)
         if self._is_in_head and self._received > HEAD_BYTES:
-            self._refuse(431, f"The headers have more than {HEAD_BYTES} bytes.")
+            self._refuse_head()
         elif self._received > REQUEST_BYTES:
             self._refuse(413, f"The request has more than {REQUEST_BYTES} bytes.")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._is_in_head = True
+        self._is_in_head, self._head = True, 0
         self._expect_request()
 
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._head += len(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._head += len(name) + len(b": ") + len(value) + len(b"\r\n")
+
     def on_headers_complete(self) -> None:
+        if self._head > HEAD_BYTES:
+            self._refuse_head()
+            raise ValueError  # nothing after them is parsed
         self._is_in_head = False
         super().on_headers_complete()
 
@@ -79,6 +92,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _give_up(self) -> None:
         self._refuse(408, f"The request is not complete after {REQUEST_S:.0f} s.")
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, f"The headers have more than {HEAD_BYTES} bytes.")
 
     def _refuse(self, status: int, reason: str) -> None:
         """Answers in place of the application, unless it has answered this request, and closes the connection."""
