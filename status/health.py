@@ -89,7 +89,7 @@ def found_needs(now: Snapshot) -> list[Need]:
         *(
             Need(f"{o.table}: the output {o.output} has failed: {o.error}", o.table, "./twofold outputs")
             for o in now.outputs
-            if o.error
+            if o.has_failed
         ),
         *(Need(f"{c.topic}: {c.fault}", c.topic, "./twofold doctor") for c in now.captures if c.fault),
         *(Need(str(gap), gap.topic, "./twofold acknowledge") for gap in now.open_gaps),

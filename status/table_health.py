@@ -123,7 +123,7 @@ class Judge:
         if table.audit and table.audit.unexplained:
             yield "failed", f"audits found {table.audit.unexplained:,} rows that nothing explains"
         for output in self._now.outputs:
-            if output.table == table.name and output.error:
+            if output.table == table.name and output.has_failed:
                 yield "failed", f"its output {output.output} has failed: {output.error}"
         query = self.query(table.name)
         if query is None:

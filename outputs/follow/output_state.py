@@ -29,6 +29,7 @@ class OutputState:
         waiting: changes that its receiver does not have yet.
         error: why it does not go on; empty while it does.
         failed_at: when it last failed with that error.
+        tried_since: when the first of the changes was first tried that its receiver does not take, which is the error.
     """
 
     version: int | None = None
@@ -39,6 +40,7 @@ class OutputState:
     waiting: int = 0
     error: str = ""
     failed_at: datetime | None = None
+    tried_since: datetime | None = None
 
 
 class StateFile:
@@ -57,8 +59,8 @@ class StateFile:
         if not self._file.exists():
             return OutputState()
         values: dict[str, Any] = json.loads(self._file.read_text("utf-8"))
-        for name in ("sent_at", "failed_at"):
-            values[name] = values[name] and datetime.fromisoformat(values[name])
+        for name in ("sent_at", "failed_at", "tried_since"):
+            values[name] = datetime.fromisoformat(values[name]) if values.get(name) else None
         return OutputState(**values)
 
     def known(self) -> str:
@@ -67,11 +69,13 @@ class StateFile:
     def note(self, error: Exception | None) -> None:
         if error is not None or self.known():
             failed_at = None if error is None else datetime.now(UTC)
-            self._update({"error": "" if error is None else str(error), "failed_at": failed_at})
+            told = "" if error is None else str(error)
+            self._update({"error": told, "failed_at": failed_at, "tried_since": None})
 
-    def note_waiting(self, number: int, answer: str) -> None:
-        """Records how many changes wait, and why the receiver does not take one of them."""
-        self._update({"waiting": number, "error": answer})
+    def note_waiting(self, number: int, answer: str, since: float | None) -> None:
+        """Records how many changes wait, why the receiver does not take one of them, and since when in epoch s."""
+        tried_since = None if since is None else datetime.fromtimestamp(since, UTC)
+        self._update({"waiting": number, "error": answer, "tried_since": tried_since})
 
     def note_position(self, position: Position | None, rows: int = 0) -> None:
         """Records where the copy is, and how many rows the step changed that led there."""

@@ -80,7 +80,7 @@ def _start_sending(lake: Lake, table: Table, output: WebhookOutput, state: State
         nonlocal noted_at
         has_sent = sender.step(time.time())
         if not has_sent or time.monotonic() - noted_at > _IDLE_S:  # it counts all that wait
-            state.note_waiting(*queue.waiting())
+            state.note_waiting(*queue.waiting(), queue.tried_since())
             noted_at = time.monotonic()
         return has_sent
 

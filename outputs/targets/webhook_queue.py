@@ -162,6 +162,13 @@ class WebhookQueue(ChangeTarget):
             [answer] = connection.execute(failing).fetchone() or [""]
         return number, answer
 
+    def tried_since(self) -> float | None:
+        """Returns when the first of the changes that are to be tried again was first tried, seconds since 1970."""
+        with self._transaction() as connection:
+            first = "SELECT min(first_at) FROM changes WHERE due_at IS NOT NULL AND tries > 0"
+            [at] = connection.execute(first).fetchone()
+        return None if at is None else float(at)
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         self.file.parent.mkdir(parents=True, exist_ok=True)

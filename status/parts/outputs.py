@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from infra.delta.lake import Lake
 from infra.errors import DamagedLog
@@ -15,6 +15,9 @@ from outputs.follow.output_state import OutputState, StateFile
 from outputs.follow.runner import NAME
 from outputs.refused_rows import refused_counts
 from tables.declare.registry import Registry
+
+PATIENCE = timedelta(minutes=10)
+"""A receiver may refuse a change, now and then, and take it by then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,7 @@ class OutputReport:
         waiting: changes that its receiver does not have yet.
         refused: rows that it could not have, in all.
         error: why it does not go on; empty while it does.
+        has_failed: it is no change that is tried again for the first minutes.
     """
 
     table: str
@@ -42,6 +46,7 @@ class OutputReport:
     waiting: int
     refused: int
     error: str
+    has_failed: bool = False
 
 
 def output_reports(lake: Lake, registry: Registry, now: datetime) -> list[OutputReport]:
@@ -68,6 +73,7 @@ def output_reports(lake: Lake, registry: Registry, now: datetime) -> list[Output
                 waiting=queue.waiting,
                 refused=refused[full_name, name],
                 error=_error(known, queue),
+                has_failed=bool(known.error or (queue.error and not _is_tried_again(queue, now))),
             )
         )
     return reports
@@ -81,6 +87,10 @@ def _states(settings: Settings, table: str, name: str) -> tuple[OutputState, Out
 def _error(known: OutputState, queue: OutputState) -> str:
     waits = f"{queue.waiting:,} changes wait: {queue.error}" if queue.error else ""
     return "; ".join(filter(None, (known.error, waits)))
+
+
+def _is_tried_again(queue: OutputState, now: datetime) -> bool:
+    return queue.tried_since is not None and now - queue.tried_since < PATIENCE
 
 
 def _lag(lake: Lake, table: str, version: int | None, now: datetime) -> tuple[int | None, float | None]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from infra.capture.debezium_connector import CaptureState
+from status.parts.outputs import OutputReport
 from status.table_health import Health, Judge, Lag
 from tables.refresh.events.lost_offsets import Gap
 from tests.page.small_platform import (
@@ -36,6 +37,26 @@ def test_what_works_and_is_explained_is_healthy() -> None:
     assert health(READINGS) == Health("healthy", ("written 2.0 s before", "no record is lost"))
     idle = [query("ingest", updated_at=NOW - timedelta(days=1)), query("hours", updated_at=NOW - timedelta(days=1))]
     assert health(HOURS, queries=idle).word == health(READINGS, queries=idle).word == "healthy", "nothing waits"
+
+
+def test_an_output_whose_change_is_tried_again_makes_no_table_fail() -> None:
+    waiting = OutputReport(
+        table=HOURS,
+        output="hook",
+        kind="webhook",
+        state="waits for its receiver",
+        version=1,
+        behind=0,
+        behind_s=None,
+        waiting=1,
+        refused=0,
+        error="1 changes wait: 500",
+    )
+    assert health(HOURS, outputs=[waiting]).word == "healthy"
+    failed = replace(waiting, has_failed=True)
+    assert health(HOURS, outputs=[failed]) == Health("failed", ("its output hook has failed: 1 changes wait: 500",))
+    told = f"{HOURS}: the output hook has failed: 1 changes wait: 500"
+    assert [told in snapshot(outputs=[one]).problems for one in (waiting, failed)] == [False, True]
 
 
 LONG_AGO = NOW - timedelta(minutes=10)

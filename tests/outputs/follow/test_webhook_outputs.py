@@ -85,6 +85,23 @@ def test_a_receiver_that_is_down_or_slow_delays_no_other(
     assert [request.change["version"] for request in receiver.requests] == [1, 2, 3, 4, 5]
 
 
+def test_a_change_that_is_tried_again_is_no_failure_for_ten_minutes(lake: Lake) -> None:
+    """What is not tried again is one at once."""
+    table = table_with(FollowedTable(lake), "good")
+    state, now = StateFile(lake.settings, table.full_name, "good", of_queue=True), time.time()
+    found = {}
+    for minutes in (0, 9, 11):
+        state.note_waiting(1, "500 Internal Server Error", now - minutes * 60)
+        report = reports(lake, table)["good"]
+        assert report.error == "1 changes wait: 500 Internal Server Error"
+        found[minutes] = report.has_failed
+    assert found == {0: False, 9: False, 11: True}
+    state.note(BadSetting("there is no destination"))
+    assert reports(lake, table)["good"].has_failed
+    state.note_waiting(0, "", None)
+    assert not reports(lake, table)["good"].has_failed
+
+
 def test_a_full_queue_holds_the_reader_of_the_table(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook_queue, "MOST_WAITING", 2)
     receiver = Receiver(port=free_port())
@@ -109,7 +126,10 @@ def test_what_waits_is_counted_once_a_second_while_changes_are_sent(
     """A count reads all that wait: after each eight changes it would take longer than to send them."""
     counts: list[int] = []
     sent, clock = iter([True, True, True, True, False]), iter([0.0, 0.0, 0.5, 0.9, 1.1, 1.1, 1.2])
-    queue = SimpleNamespace(waiting=lambda: (counts.append(1) or len(counts), ""))  # type: ignore[func-returns-value]
+    queue = SimpleNamespace(
+        waiting=lambda: (counts.append(1) or len(counts), ""),  # type: ignore[func-returns-value]
+        tried_since=lambda: None,
+    )
     monkeypatch.setattr(runner, "open_queue", lambda *_: queue)
     monkeypatch.setattr(runner, "open_sender", lambda *_: SimpleNamespace(step=lambda now: next(sent)))
     monkeypatch.setattr(runner, "PollingThread", lambda name, step, idle_s: step)

@@ -93,6 +93,7 @@ def test_an_answer_that_is_lost_is_asked_for_again_under_the_id(hook: FollowedWe
     [first, second] = hook.receiver.requests
     assert (first.id, first.body) == (second.id, second.body)
     assert hook.queue.waiting() == (0, "")
+    assert hook.queue.tried_since() is None
 
 
 def test_a_key_that_fails_for_ever_holds_no_other_key(hook: FollowedWebhook) -> None:
@@ -104,10 +105,13 @@ def test_a_key_that_fails_for_ever_holds_no_other_key(hook: FollowedWebhook) -> 
     hook.wait(30)
     assert tries(hook) == {("bad", 1): 5, ("good", 1): 1, ("good", 2): 1}
     assert hook.queue.waiting() == (2, "500 Internal Server Error: it is so")
+    first_tried = hook.queue.tried_since()
+    assert first_tried is not None
     hook.table.put(("good", 3, None))
     hook.follow()
     hook.wait(1000)
     assert tries(hook)["good", 3] == 1
+    assert hook.queue.tried_since() == first_tried
     assert hook.refused() == []
     hook.wait(3 * 3600)
     assert (tries(hook)["bad", 1], tries(hook)["good", 3]) == (20, 1)
