@@ -98,7 +98,7 @@ WITHOUT_A_SHAPE = {
     "registry.py": {"require_sound", "_in_order", "_check_inputs"},
     "table.py": {"__post_init__", "_require"},
     "mistake_list.py": {"require_none", "split"},
-    "connect_plan.py": {"plan_of"},
+    "function_plan.py": {"plan_of"},
 }
 """Functions that make an error of another one, or of one parameter or file without looking at the rest."""
 

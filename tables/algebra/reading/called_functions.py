@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from infra.sql.impure_functions import find_impure, is_impure
-from tables.algebra.reading.connect_plan import plan_of
+from tables.algebra.reading.function_plan import plan_of
 
 
 @lru_cache

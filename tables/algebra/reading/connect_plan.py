@@ -1,23 +1,17 @@
-"""Reads what a table's function does to its inputs from the plan that Spark Connect's client writes, without a JVM.
-
-The function gets a stand-in for each input. The client's fields are private: they are pinned with its version.
-"""
+"""Reads what a table's function does to its inputs from the plan that Spark Connect's client writes."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, partialmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadDeclaration
 from infra.sql.names import SPARK
 from tables.algebra.expression_sql import PLAIN_TYPES
 from tables.algebra.plan_mistakes import ELSEWHERE, PIVOT
+from tables.algebra.reading.function_plan import plan_of
 from tables.algebra.reading.pivots import pivot, unpivot
 from tables.algebra.reading.plan_builder import (
     NotUnderstood,
@@ -48,9 +42,6 @@ from tables.algebra.relations import (
 if TYPE_CHECKING:
     from tables.algebra.reading.sql_plan import SqlReader
 
-_analysing: ContextVar[bool] = ContextVar("analysing", default=False)
-_patching = threading.Lock()
-
 
 def read_function(
     function: Callable[..., Any],
@@ -67,72 +58,6 @@ def read_function(
         BadDeclaration: the plan cannot be had without data, and why.
     """
     return _Reader(PlanBuilder(inputs, kinds)).relation(plan_of(function, inputs))
-
-
-def is_analysed() -> bool:
-    """Whether a function runs to be analysed, not to compute rows."""
-    return _analysing.get()
-
-
-class _Session:
-    """The part of a Connect session that a plan needs."""
-
-    is_mock_session = True
-    session_id = "analysis"
-    client: Any = None
-    _user_id = "analysis"
-
-    def sql(self, query: str, _: None, **inputs: Any) -> Any:
-        """Builds a query over its inputs, each under its own name."""
-        from pyspark.sql.connect.dataframe import DataFrame
-        from pyspark.sql.connect.plan import SQL, SubqueryAlias
-
-        session: Any = self
-        views = [SubqueryAlias(frame._plan, name) for name, frame in inputs.items()]
-        return DataFrame(SQL(query.format_map({name: name for name in inputs}), views=views), session)
-
-
-def plan_of(function: Callable[..., Any], inputs: Iterable[str]) -> Any:
-    """Returns the client's plan of the function's result; each input is read as a table of its parameter's name.
-
-    Raises:
-        BadDeclaration: the plan cannot be had without data, and why.
-    """
-    try:
-        with _by_client():
-            from pyspark.sql.connect.dataframe import DataFrame
-            from pyspark.sql.connect.plan import Read
-
-            session: Any = _Session()
-            rows = function(**{name: DataFrame(Read(name), session) for name in inputs})
-            return rows._plan.plan(session)
-    except Exception as error:
-        said = f"{type(error).__name__}: {str(error)[:80]}"
-        if isinstance(error, AttributeError) and "_Session" in said:
-            said = "it asks Spark for rows or for their schema"
-        raise BadDeclaration(f"{function.__name__} cannot be read without running Spark ({said})") from error
-
-
-@contextmanager
-def _by_client() -> Iterator[None]:
-    """Makes Spark functions of this thread build plans of the client, whatever sessions the process has."""
-    from pyspark.sql import utils
-    from pyspark.sql.pandas import functions as vectorized
-
-    with _patching:
-        if not hasattr(utils.is_remote, "is_ours"):
-            known = utils.is_remote
-
-            def is_remote() -> bool:
-                return _analysing.get() or known()
-
-            is_remote.is_ours = True  # type: ignore[attr-defined]
-            utils.is_remote = vectorized.is_remote = is_remote  # type: ignore[attr-defined]
-    token = _analysing.set(True)
-    try:
-        yield
-    finally:
-        _analysing.reset(token)
 
 
 class _Reader:

@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration
-from tables.algebra.reading.connect_plan import is_analysed
+from tables.algebra.reading.function_plan import is_analysed
 from tables.algebra.spark_functions import MATCHES
 
 if TYPE_CHECKING:

@@ -337,6 +337,19 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="SQL text with what it needs",
         ),
         pytest.param(
+            '@table()\ndef t(readings):\n    return sql("""WITH readings AS (SELECT concat(sensor, \'x\') AS sensor '
+            "FROM {readings})\n    SELECT sensor, count(*) AS n FROM {readings} GROUP BY sensor"
+            '""", readings=readings.where("value > 0"))\n',
+            {"primary_key": ("sensor",), "recompute_by": ("sensor",)},
+            id="an input by its own name, where WITH has the same one",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    text = "SELECT sensor, count(*) AS n FROM {r} GROUP BY 1"\n'
+            "    return readings.sparkSession.sql(text, r=readings)\n",
+            {"primary_key": ("sensor",), "recompute_by": ("sensor",)},
+            id="SQL text of a session",
+        ),
+        pytest.param(
             SQL.format(given='primary_key=["sensor"], recompute_by=[]', more="").replace("r.*", "rand() AS r"),
             "t calls rand",
             id="chance in SQL text",
