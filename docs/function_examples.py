@@ -95,6 +95,12 @@ FUNCTION_EXAMPLES: dict[str, list[tuple[str, str]]] = {
     "comparison-with-a-time-of-the-clock": [
         ('readings.where(F.col("read_at") > "yesterday")', 'readings.where(F.col("read_at") > "2026-01-31")')
     ],
+    "time-of-day-as-a-timestamp": [
+        (
+            'readings.withColumn("seen", F.to_timestamp("sensor"))',
+            'readings.withColumn("seen", F.to_timestamp("sensor", "yyyy-MM-dd HH:mm"))',
+        )
+    ],
     "limit-of-levenshtein-that-can-be-null": [
         (
             "readings.where(F.expr(\"levenshtein(sensor, 'kitchen', CAST(value AS INT)) >= 0\"))",

@@ -34,7 +34,16 @@ from tables.algebra.value_kinds import is_never_null, is_plain, kind_of
 
 _MOMENT = re.compile(r"\s*(now|today|yesterday|tomorrow)(\s+\S+)?\s*", re.IGNORECASE)
 """Texts that are a time of the clock where they are cast to one, or compared with one; a zone may follow."""
+_TIME_OF_DAY = re.compile(r"\s*(T?\d{1,2}:.*|T\d{1,2}\s*)", re.IGNORECASE | re.DOTALL)
+"""Texts that are a timestamp of the day on which they are read."""
 _TIMES = frozenset({"cast", "try_cast", "to_timestamp", "to_date", "date", "timestamp"})
+_TIMESTAMPS = frozenset(
+    {"to_timestamp", "to_timestamp_ltz", "try_to_timestamp", "timestamp", "date_trunc", "window", "session_window"}
+    | {"from_utc_timestamp", "to_utc_timestamp", "unix_micros", "unix_millis", "unix_seconds"}
+)
+"""Functions that read a text as a timestamp."""
+_OF_ONE_TYPE = frozenset({"coalesce", "nvl", "ifnull", "greatest", "least", "case", "when", "if", "-"})
+"""Functions that read a text as a timestamp if another value is one."""
 _COMPARING_TIMES = frozenset({"=", "==", "<=>", "!=", "<>", "<", "<=", ">", ">=", "between", "in"})
 _OF_ANY_VALUE = re.compile(r"%[^a-zA-Z%]*[bhs]", re.IGNORECASE)
 """What `printf` replaces by a value of whatever type."""
@@ -114,6 +123,9 @@ def _text_as_a_time(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]
     for call in _calls(one):
         if call.function in _TIMES and (moments := _moments(call.arguments[:1])):
             yield {"text": moments[0]}
+        for value in _read_as_timestamps(call):
+            if isinstance(value, Literal) and _TIME_OF_DAY.fullmatch(value.text):
+                yield {"text": value.text}
 
 
 @Refusal(
@@ -125,8 +137,57 @@ def _text_as_a_time(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]
 ).found_by
 def _comparison_with_a_time(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     for call in _calls(one):
-        if call.function in _COMPARING_TIMES and (moments := _moments(call.arguments)):
-            yield {"text": moments[0]}
+        if call.function in _COMPARING_TIMES and not any(map(_is_text, call.arguments)):
+            if moments := [*_moments(call.arguments), *_moments(call.arguments, _TIME_OF_DAY)]:
+                yield {"text": moments[0]}
+
+
+@Refusal(
+    name="time-of-day-as-a-timestamp",
+    subject=Subject.CLOCK,
+    shape="takes texts as timestamps by `{function}`",
+    why="a text with a time of day alone becomes a time of the day on which it is read",
+    instead='Say their form: F.to_timestamp(x, "yyyy-MM-dd HH:mm:ss"); or begin them with a date: F.concat(F.lit('
+    '"2026-01-31 "), x).',
+).found_by
+def _time_of_day(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
+    for call in _calls(one):
+        if any(_is_text(value) and not _has_date(value) for value in _read_as_timestamps(call)):
+            yield {"function": call.function}
+
+
+def _read_as_timestamps(call: Call) -> Sequence[Expr]:
+    """Returns the values of a call that are read as timestamps if they are texts."""
+    match call:
+        case Call(function="cast" | "try_cast", arguments=(value, Literal(text=kind))):
+            is_read = kind.upper().startswith("TIMESTAMP") and "NTZ" not in kind.upper()
+            return [value] if is_read else []
+        case Call(function=function, arguments=values) if function in _TIMESTAMPS:
+            # A format says what is read; the first argument of `date_trunc` is a unit.
+            return values[1:2] if function == "date_trunc" else [] if "to_timestamp" in function and values[1:] else (
+                values[:1])  # fmt: skip
+        case Call(function=function, arguments=values) if function in _COMPARING_TIMES | _OF_ONE_TYPE:
+            return values if any(kind_of(value).startswith("timestamp") for value in values) else []
+    return []
+
+
+def _is_text(value: Expr) -> bool:
+    """Whether it is known to be a text that is no constant."""
+    return not isinstance(value, Literal) and kind_of(value).startswith("string")
+
+
+def _has_date(value: Expr) -> bool:
+    """Whether a text is known to begin with a date."""
+    match value:
+        case Literal(text=text):
+            return re.match(r"\d{4}-\d", text) is not None
+        case Call(function="date_format", arguments=(_, Literal(text=form))):
+            return form.startswith("y")
+        case Call(function="cast", arguments=(inner, _)):
+            return kind_of(inner).startswith(("date", "timestamp"))
+        case Call(function="concat" | "||", arguments=(first, *_)):
+            return _has_date(first)
+    return False
 
 
 @Refusal(
@@ -294,8 +355,8 @@ def _calls(one: Relation) -> Iterator[Call]:
     return (part for part in _parts(one) if isinstance(part, Call))
 
 
-def _moments(arguments: Sequence[Expr]) -> list[str]:
-    return [one.text for one in arguments if isinstance(one, Literal) and _MOMENT.fullmatch(one.text)]
+def _moments(arguments: Sequence[Expr], form: re.Pattern[str] = _MOMENT) -> list[str]:
+    return [one.text for one in arguments if isinstance(one, Literal) and form.fullmatch(one.text)]
 
 
 INEXACT_RESULT = Refusal(

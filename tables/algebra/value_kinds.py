@@ -19,7 +19,7 @@ _RESULTS = {
     **dict.fromkeys(("to_date", "date_add", "date_sub", "last_day", "next_day"), "date?"),
     **dict.fromkeys(("date_trunc", "to_timestamp", "from_utc_timestamp", "to_utc_timestamp"), "timestamp?"),
     **dict.fromkeys(("year", "quarter", "month", "day", "dayofmonth", "hour", "minute", "length"), "int?"),
-    **dict.fromkeys(("date_format", "regexp_extract", "split_part", "substring_index"), "string?"),
+    **dict.fromkeys(("date_format", "get_json_object", "regexp_extract", "split_part", "substring_index"), "string?"),
 }
 """Functions whose result has a type whatever they are given."""
 

@@ -261,7 +261,7 @@ WITH_SPARK: Mapping[str, Mistake] = {
             parameters='primary_key=["sensor", "at"], event_time="at", recompute_by=["sensor"]',
         ),
         "event_time='at' is a string: expected a timestamp or a date.",
-        "F.to_timestamp('at')",
+        "F.to_timestamp('at', FORMAT)",
     ),
     "a newest row among rows with maps": Mistake(
         a_table(

@@ -23,7 +23,7 @@ UNTIMELY = Refusal(
     subject=Subject.TYPES,
     shape="{parameter}={column!r} is a {type}",
     why="expected a {expected}",
-    instead="Name a column that says when, such as F.to_timestamp({column!r}).",
+    instead="Name a column that says when, such as F.to_timestamp({column!r}, FORMAT).",
 )
 UNORDERED = Refusal(
     name="map-in-a-key",

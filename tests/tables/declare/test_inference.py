@@ -181,7 +181,7 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="a function that asks for data",
         ),
         pytest.param(
-            edited(HOURS.format(given=""), 'window("read_at"', 'window(F.to_timestamp("sensor")'),
+            edited(HOURS.format(given=""), 'window("read_at"', 'window(F.to_timestamp("sensor", "yyyy")'),
             {"primary_key": ("sensor", "hour"), "recompute_by": ("sensor",)},
             id="window over another time",
         ),
