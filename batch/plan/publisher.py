@@ -239,7 +239,7 @@ class _Publication:
             return
         moved = self._moved()
         if number := count(moved):
-            raise self._void(f"{number:,} rows of {name} have changed since: {self._named(moved)}")
+            raise self._void(f"{number:,} rows of {name} have changed since: {self._named(moved)}", moved=number)
 
     def _moved(self) -> Rows:
         """Returns the rows that are neither in the plan's old state nor in its new state."""
@@ -360,11 +360,12 @@ class _Publication:
         first = here(rows.slice(0, _NAMED) if are_here(rows) else rows.limit(_NAMED)).select(key).to_pylist()
         return "; ".join(" ".join(f"{c}={to_plain_json(v)}" for c, v in row.items()) for row in first)
 
-    def _void(self, what: str) -> PlanVoid:
+    def _void(self, what: str, **facts: object) -> PlanVoid:
         if self.plan.begun_at:
             hint = f"It was cut short: `./twofold discard {self.plan.id}` gives it up; look again: {self.plan.again}."
             return PlanVoid(f"The plan {self.plan.id} cannot go on: {what}.", hint=hint)
         return PlanVoid(
             f"The plan {self.plan.id} is void: {what}. Nothing was changed.",
             hint=f"Look again: {self.plan.again}.",
+            **facts,
         )

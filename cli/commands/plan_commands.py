@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from getpass import getuser
@@ -23,6 +24,7 @@ from cli.run_view import (
     publish_now,
     show_plan,
 )
+from infra.errors import PlanVoid
 from infra.settings import Settings
 from infra.text.printable import shown
 
@@ -87,7 +89,8 @@ _NOTHING = "The declarations are those of the live tables: nothing would change.
 def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False) -> None:
     """Publish a plan of code changes, then restart the streams of its domains, so that they run the new code.
 
-    The views for analysts are made again, too.
+    If streams have changed its rows since, they are restarted first, and the plan is made again. The number of rows in
+    which it differs from PLAN is printed; if that is large, you are asked. The views for analysts are made again, too.
     """
     from analysts.analytics_file import write_analytics
     from batch.plan.plan import Plans
@@ -96,12 +99,52 @@ def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False)
 
     settings = Settings.from_environment()
     kept = Plans(settings).find(plan)
-    outcomes = publish_now(settings, kept, approved_by)
+    try:
+        outcomes = publish_now(settings, kept, approved_by)
+    except PlanVoid as void:
+        if kept.command[0] != "plan" or "moved" not in void.facts:
+            raise
+        kept = _made_again(settings, kept, void.message, as_json)
+        outcomes = publish_now(settings, kept, approved_by)
     # A plan of code names its domains, even if no row changes.
     domains = kept.command[1:] if kept.command[0] == "plan" else changed_domains(kept)
     restart_streams(settings, domains, quietly=as_json)
     write_analytics(settings, running(settings))
     _print(kept, outcomes, as_json)
+
+
+def _made_again(settings: Settings, approved: Plan, why: str, as_json: bool) -> Plan:
+    """Makes a plan again after its streams were restarted: they leave tables of another definition alone.
+
+    Raises:
+        PlanVoid: it changes much otherwise than the approved one, and nobody is there to say yes, or says no.
+    """
+    from batch.plan.code_changes import code_changes
+    from batch.plan.code_plan import plan_code
+    from batch.plan.plan import Plans
+    from batch.plan.plan_difference import differs_little, other_rows
+    from cli.platform_start import restart_streams
+    from infra.delta.lake import Lake
+    from tables.refresh.open_platform import opened
+
+    domains = approved.command[1:]
+    if not as_json:
+        out.print(f"{escape(why)} It is made again, while the streams have the new code.")
+    restart_streams(settings, domains, quietly=as_json)
+    with opened(settings, "plan", []) as platform:
+        changes = list(code_changes(Lake(settings), platform.registry, domains))
+        made = plan_code(platform, changes, who=approved.who, why=approved.why, sample=None)
+        others = other_rows(platform, approved, made)
+        is_little = differs_little(platform, approved, others)
+    rows = ", ".join(f"{count:,} rows of {name}" for name, count in others.items()) or "no row"
+    said = f"The plan {made.id} differs from the approved {approved.id} in {rows}."
+    if not as_json:
+        out.print(escape(said))
+    if not is_little and (as_json or not sys.stdin.isatty() or not typer.confirm("Publish it?")):
+        hint = f"`./twofold plans {made.id}` shows it. `./twofold apply {made.id}` publishes it; soon, as streams wait."
+        raise PlanVoid(f"{said} Nothing was changed.", hint=hint)
+    Plans(settings).discard(approved)
+    return made
 
 
 def plans(

@@ -160,8 +160,10 @@ def test_a_row_that_has_changed_since_voids_the_plan(world: World) -> None:
     plan = backfill_of(world)
     damage(world, 6.0)
     there = versions(world)
-    with pytest.raises(PlanVoid, match=r"1 rows of plant\.hours have changed since: sensor=b hour=2013-01-01T01:00:00"):
+    moved = r"1 rows of plant\.hours have changed since: sensor=b hour=2013-01-01T01:00:00"
+    with pytest.raises(PlanVoid, match=moved) as refused:
         publish_plan(platform_of(world), plan.id, "grace")
+    assert refused.value.facts == {"moved": 1}
     assert versions(world) == there
 
 
