@@ -24,6 +24,12 @@ class Section:
     total: int
     unit: str = "columns"
 
+    @property
+    def added(self) -> Sequence[Sequence[str]]:
+        """The rows about columns that the platform adds, without one that names its row."""
+        at = list(self.columns).index("column") if "column" in self.columns else 0
+        return [row for row in self.rows if row[at].startswith("_") and not (at and row[0])]
+
     def note(self, rows: Sequence[Sequence[str]]) -> str:
         """Says that these rows are only the first of all; a row with an empty first cell continues the one above."""
         shown = sum(bool(row[0]) for row in rows)

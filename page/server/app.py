@@ -17,7 +17,7 @@ from page.links import Links
 from page.rendering import FOLDER, render
 from page.views.lists import MOST, WEEK, counts_by_word, found, table_lines, topic_lines
 from page.views.proofs_page import proofs_page
-from page.views.table_page import MOST_CORRECTIONS, WEEKS, TablePage, table_page
+from page.views.table_page import MANY_CORRECTIONS, MOST_CORRECTIONS, WEEKS, TablePage, table_page
 from status.health import needs_of
 from status.late_cost import SIZES, late_corrections
 from status.parts.series import SPANS
@@ -128,7 +128,7 @@ class _Pages:
             counts=counts_by_word([line.health for line in lines]), words=WORDS, filter=health, section="tables",
         )  # fmt: skip
 
-    def table(self, request: Request, name: str, span: str = "") -> Response:
+    def table(self, request: Request, name: str, span: str = "", corrections: str = "") -> Response:
         from page.views.over_time import chosen_span, table_over_time
 
         known = self._known()
@@ -137,7 +137,8 @@ class _Pages:
             raise HTTPException(404)
         return self._page(
             request, "table.html", known, page=page, weeks=WEEKS, causes=CAUSES, charts=_charts(page),
-            most_corrections=MOST_CORRECTIONS, section="tables", spans=SPANS,
+            most_corrections=MANY_CORRECTIONS if corrections else MOST_CORRECTIONS,
+            more_corrections=None if corrections else MANY_CORRECTIONS, section="tables", spans=SPANS,
             over_time=table_over_time(self._store, known, name, chosen_span(span)),
             row_query=lambda key: {f"k.{column}": str(value) for column, value in key.items()},
         )  # fmt: skip

@@ -17,6 +17,8 @@ from status.parts.series import CLASSES, SPANS, Point, Span, class_of, merged
 from status.store import Store
 
 _HEAD, _LABELS = "from", {300: "%H:%M", 3_600: "%d %b %H:%M", 86_400: "%d %b"}
+_FEWEST = 12
+"""Buckets that are drawn at least, where the platform is younger than the span."""
 _DRAINS_OVER_S = 3_600
 """How fast a topic catches up is judged by so much of the time before."""
 
@@ -54,7 +56,7 @@ def chosen_span(name: str) -> Span:
 
 def table_over_time(store: Store, known: Known, name: str, span: Span) -> OverTime:
     """Draws what changed in a table, how fresh it was, and its number of rows."""
-    buckets = store.series(name, span, known.now.at)
+    buckets = _fitted(store.series(name, span, known.now.at))
     labels = _labels(span, buckets)
     written, corrected = _values(buckets, "written"), _values(buckets, "corrected")
     changed = [("the stream", "s", written), ("batch work", "f", corrected)]
@@ -71,7 +73,7 @@ def table_over_time(store: Store, known: Known, name: str, span: Span) -> OverTi
 
 def topic_over_time(store: Store, known: Known, name: str, span: Span) -> OverTime:
     """Draws how many records a topic got and ingest took, and how many waited."""
-    buckets = store.series(name, span, known.now.at)
+    buckets = _fitted(store.series(name, span, known.now.at))
     labels = _labels(span, buckets)
     rates = [
         Series("produced", "line", _rates(buckets, "produced")),
@@ -126,6 +128,12 @@ def lateness(store: Store, known: Known, entry: Entry) -> Lateness:
         shares=[(name, _bounds_in_words(found)) for name, found in shares if found],
         drawing=drawing,
     )
+
+
+def _fitted(buckets: Sequence[tuple[datetime, Point | None]]) -> Sequence[tuple[datetime, Point | None]]:
+    """Leaves out the time before the first bucket of which something is known."""
+    first = next((n for n, (_, point) in enumerate(buckets) if point), 0)
+    return buckets[min(first, len(buckets) - _FEWEST) :]
 
 
 def _labels(span: Span, buckets: Sequence[tuple[datetime, Point | None]]) -> list[str]:

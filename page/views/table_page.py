@@ -16,7 +16,7 @@ from status.snapshot import QueryState, TableState
 from status.table_health import Health, Lag
 
 WEEKS = 5
-MOST_CORRECTIONS, MOST_COMMITS = 20, 60
+MOST_CORRECTIONS, MANY_CORRECTIONS, MOST_COMMITS = 20, 1_000, 60
 HOUR_MS = 3_600_000
 DELAYS_MS = tuple(HOUR_MS * hours for hours in (1, 2, 3, 6, 12, 24, 48, 168, 720))
 

@@ -134,6 +134,17 @@ def test_a_platform_that_is_down_or_not_looked_at_is_no_healthy_one(settings: Se
     assert "Nothing needs you" not in text
 
 
+def test_more_corrections_than_a_table_shows_are_behind_a_link(settings: Settings, lake: Lake) -> None:
+    saved(settings)
+    corrected(lake, [f"s{n:02}" for n in range(25)], ["x"] * 25)
+    found = page(settings, f"/tables/{HOURS}")
+    [more] = [address for address in found.addresses if "corrections=more" in address]
+    text = " ".join(" ".join(found.text).split())
+    assert "The newest 20 of 25 in 5 weeks; show 25 ; all: ./twofold late plant.hours" in text
+    rows = [client(settings).get(path).text.count("x!") for path in (f"/tables/{HOURS}", more.partition("#")[0])]
+    assert rows == [20, 25]
+
+
 def test_a_table_shows_its_corrections_and_what_they_cost(settings: Settings, lake: Lake) -> None:
     saved(settings)
     corrected(lake, ["a", "b"], ["x", "y"])

@@ -50,6 +50,18 @@ def test_a_plan_has_all_that_the_command_says_of_it(settings: Settings) -> None:
     assert f"/tables/{HOURS}" in found.addresses
 
 
+def test_columns_that_the_platform_adds_are_folded_away(settings: Settings) -> None:
+    saved(settings)
+    totals = [{"column": name, "before": 1, "after": 2} for name in ("total", "_late_by_ms")]
+    samples = [{"change": "update", "key": {"sensor": "a"}, "values": {"n": [1, 2], "_replayed": [False, True]}}]
+    summary = {"totals": totals, "samples": samples}
+    change = TableChange(table=HOURS, cause="replay", version=1, rows_before=40, updated=1, summary=summary)
+    text = client(settings).get(f"/plans/{kept(settings, changes=[change]).id}").text
+    folded = "".join(part.partition("</details>")[0] for part in text.split("<details>")[1:])
+    assert [name in folded for name in ("_late_by_ms", "_replayed", "total", "sensor=a")] == [True, True, False, False]
+    assert text.count("_late_by_ms") == text.count("_replayed") == 1
+
+
 @pytest.mark.parametrize(
     ("facts", "state", "command"),
     [

@@ -8,7 +8,7 @@ import pytest
 
 from infra.settings import Settings
 from page.known import Knowledge, Known
-from page.views.over_time import _rates, catch_up_s, table_over_time
+from page.views.over_time import _fitted, _rates, catch_up_s, table_over_time
 from status.parts.series import SPANS, Growth, Point
 from status.store import Store
 from tests.page.small_platform import HOURS, READINGS, saved
@@ -63,3 +63,13 @@ def test_rows_stay_as_they_were_between_two_looks(settings: Settings, known: Kno
     [drawing] = table_over_time(Store(settings), known, HOURS, SPANS[0]).drawings
     assert str(drawing).count("<td>5</td>") == 3
     assert str(drawing).count("<td>7</td>") == 1
+
+
+@pytest.mark.parametrize(("minutes_ago", "drawn"), [([0], 12), ([100, 0], 21), ([355, 0], 72)])
+def test_the_time_before_the_platform_is_not_drawn(
+    settings: Settings, known: Known, minutes_ago: list[int], drawn: int
+) -> None:
+    now_ms = int(known.now.at.timestamp() * 1_000)
+    points = [(now_ms - 60_000 * ago, Point(rows=5)) for ago in minutes_ago]
+    Store(settings).save({}, grown={HOURS: Growth(after=None, commits=points, sample=Point())})
+    assert len(_fitted(Store(settings).series(HOURS, SPANS[0], known.now.at))) == drawn
