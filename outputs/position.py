@@ -59,10 +59,16 @@ class Position:
 
     def with_next_page(self) -> Position:
         """Returns the position after the next page, or after what was replaced is erased."""
-        is_last = self.page + 1 == self.pages and self.heading is not None and self.heading.forgotten == self.forgotten
-        if self.heading is not None and (is_last or self.is_whole):
-            return self.heading
-        return replace(self, page=self.page + 1)
+        if self.heading is None or ((self.page + 1 < self.pages or self._erases) and not self.is_whole):
+            return replace(self, page=self.page + 1)
+        return self.heading
+
+    @property
+    def _erases(self) -> bool:
+        """Whether what is replaced on the way to the heading has values that are shown no more."""
+        assert self.heading is not None
+        shown = [set(json.loads(one.definition).get("reveal", ())) for one in (self, self.heading)]
+        return self.heading.forgotten != self.forgotten or not shown[0] <= shown[1]
 
     def unknown(self) -> Position:
         """Returns the position of a copy whose rows must be read to be known."""

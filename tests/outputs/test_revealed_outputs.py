@@ -155,6 +155,17 @@ def test_a_due_key_is_destroyed_by_the_next_step(people: RevealedTable) -> None:
     assert (counts["customer"].kept, counts["customer"].forgotten) == (1, 1)
 
 
+@pytest.mark.parametrize("reveal", [(), ("note",)])
+def test_what_is_revealed_no_more_is_erased(people: RevealedTable, reveal: tuple[str, ...]) -> None:
+    people.output = replace(people.output, reveal=("mail", "note"))
+    people.put("ann")
+    people.follow(copy := MemoryCopy())
+    people.output = replace(people.output, reveal=reveal)
+    assert any(step.before and step.before.is_whole for step in people.follow(copy))
+    people.output = replace(people.output, reveal=("mail", "note"))
+    assert not any(step.before and step.before.is_whole for step in people.follow(copy)), "it shows more"
+
+
 def test_an_audit_compares_what_is_revealed(people: RevealedTable) -> None:
     people.put("ann", "bob")
     people.follow(copy := MemoryCopy())
