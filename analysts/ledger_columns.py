@@ -152,6 +152,18 @@ LEDGERS: Mapping[str, Ledger] = {
             "reason": "the answer of what holds the copy, or of the receiver",
         },
     ),
+    "ledger.revealed": Ledger(
+        row_per="place to which an output reveals values of persons, and place that has none any more",
+        written="before the first value; and by `./twofold outputs erase`",
+        columns={
+            "table": _TABLE,
+            "output": "name of the output",
+            "kind": "what holds the copy",
+            "destination": "name of its address; empty: the place that the kind has by default",
+            "is_gone": "whether nothing is there any more",
+            "recorded_at": _RECORDED,
+        },
+    ),
     "ledger.forgotten": Ledger(
         row_per="end of a key, and person, look, and place that holds values of the person; no id is in it",
         written="before the key goes, and once it has ended, by `forget --now` and `forget --certificate`",

@@ -228,8 +228,8 @@ def ledgers() -> str:
     """The columns of ledgers, and those that the platform adds to events and quarantine."""
     from batch.audit import topic_certificates
     from batch.ledgers import run_ledgers as of_runs
-    from batch.people import certificate
-    from outputs import refused_rows
+    from infra.keys import ended_keys
+    from outputs import refused_rows, revealed_places
     from tables.declare.metadata_columns import OF_EVENTS, OF_QUARANTINE
     from tables.declare.topic import Topic
     from tables.refresh.events import lost_offsets, transaction_offsets
@@ -240,7 +240,8 @@ def ledgers() -> str:
         lost_offsets.GAPS: lost_offsets.SCHEMA,
         transaction_offsets.TRANSACTIONS: transaction_offsets.SCHEMA,
         refused_rows.REFUSED: refused_rows.SCHEMA,
-        certificate.FORGOTTEN: certificate.SCHEMA,
+        revealed_places.REVEALED: revealed_places.SCHEMA,
+        ended_keys.FORGOTTEN: ended_keys.SCHEMA,
         topic_certificates.CERTIFICATES: topic_certificates._SCHEMA,
     }
     if set(schemas) != set(LEDGERS):

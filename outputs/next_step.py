@@ -20,6 +20,7 @@ from infra.errors import BadArgument, ChangesGone
 from infra.sql.names import DATAFUSION
 from outputs.position import NOTHING, Position
 from outputs.revealed import Revealed
+from outputs.revealed_places import Place, note_revealed
 from outputs.view import KEY, Show, View
 from tables.refresh.row_diff import difference, matching
 from tables.refresh.streaming_checkpoint import Checkpoint
@@ -72,6 +73,8 @@ def _step(
 ) -> Step | None:
     """Returns the next step; see `next_step`."""
     view = View.declared(table, output)
+    if view.reveal and not (position and View.parsed(position.definition).reveal):
+        note_revealed(lake, Place.declared(table, output))
     # Before any key is used: a copy may have values of the keys that end from here on.
     forgotten = revealed.forgotten(view)
     # Before the version: what has closed by then is final in that version.

@@ -12,6 +12,17 @@ if TYPE_CHECKING:
     from outputs.position import Position
 
 
+class Named(Protocol):
+    """A table, declared or not any more, by its names."""
+
+    @property
+    def domain(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def full_name(self) -> str: ...
+
+
 class Target(Protocol):
     """The copy of one output, with its position."""
 
@@ -31,6 +42,9 @@ class Target(Protocol):
     def has_room(self) -> bool:
         """Whether it can get the changes of another step now."""
         return True
+
+    def erase(self) -> None:
+        """Removes what the copy has, its position included; nothing if it is not there."""
 
     def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
         """Reads the rows of the copy whose keys belong to a page.

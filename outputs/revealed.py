@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from infra.settings import Settings
     from outputs.position import Position
     from outputs.view import Show, View
+    from tables.declare.outputs.output import Output
 
 _TOGETHER_MS = 3_600_000
 """The accesses of an hour are one line of their ledger: an output has a step a second."""
@@ -35,8 +36,8 @@ class Revealed:
         if "_store" in self.__dict__:
             self._store.close()
 
-    def forgotten(self, view: View) -> int:
-        """Returns the number of the last end of a key; 0 for a view that reveals nothing.
+    def forgotten(self, view: View | Output) -> int:
+        """Returns the number of the last end of a key; 0 for what reveals nothing.
 
         Values of keys that ended until then are not shown from then on.
 

@@ -18,6 +18,7 @@ from infra.errors import TwofoldError
 from infra.keys.ended_keys import FORGOTTEN, SCHEMA
 from infra.keys.key_store import Kept, KeyStore
 from infra.sql.names import DATAFUSION
+from outputs.revealed_places import Place, revealed_places
 from outputs.targets.open_target import open_target
 from outputs.targets.search_index import SearchIndex
 from outputs.view import View
@@ -36,6 +37,7 @@ _ALWAYS = (
     "Older backups of the keys have the key, until `./twofold keys rotate` and the end of the old key of keys.",
     "Results of queries and exports are not called back.",
 )
+_REMOVED = "`./twofold outputs erase '{place}'` empties it; with --gone it only says that nothing is there any more."
 _LOOK_S = 0.5
 
 
@@ -92,6 +94,10 @@ def certify(lake: Lake, registry: Registry, store: KeyStore, ref: str, state: Ke
         if state.is_forgotten:
             _record(lake, ref, state, found)
     copies = [f"{one.place}: {_ELSEWHERE[one.part]}." for one in found if one.part in _ELSEWHERE]
+    declared = {Place.declared(*one) for one in _revealing(lake, registry)}
+    for place in revealed_places(lake):
+        if place not in declared:
+            copies.append(f"{place}: it was revealed there, and is not declared so. {_REMOVED.format(place=place)}")
     at_ms = state.forget_at_ms
     return Certificate(
         ref=ref,
@@ -106,7 +112,7 @@ def certify(lake: Lake, registry: Registry, store: KeyStore, ref: str, state: Ke
 def wait_for_copies(lake: Lake, registry: Registry, forgotten_no: int, patience_s: float) -> bool:
     """Waits until all copies that reveal values are without those of an end of keys; False if some are not by then."""
     deadline = time.monotonic() + patience_s
-    while not all(_is_revised(lake, *one, forgotten_no) for one in _revealing(registry)):
+    while not all(_is_revised(lake, *one, forgotten_no) for one in _revealing(lake, registry)):
         if time.monotonic() > deadline:
             return False
         time.sleep(_LOOK_S)
@@ -121,9 +127,14 @@ def _look(lake: Lake, registry: Registry, store: KeyStore, state: Kept) -> list[
         if len(rows.found):
             part = "quarantine" if name.endswith(QUARANTINE) else part
             found.append(Found(place=name, part=part, rows=len(rows.found), readable=rows.readable))
-    for table, output in _revealing(registry):
+    declared = _revealing(lake, registry)
+    for table, output in declared:
         if lake.exists(table.full_name):
             found.append(_held(lake, store, state, table, output))
+    for place in sorted({*revealed_places(lake)} - {Place.declared(*one) for one in declared}):
+        held = [lake.open(place.table).scan()] if lake.exists(place.table) else []
+        rows = sum(len(rows_of_key(one, store, state.key_id).found) for one in held)
+        found.append(Found(place=str(place), part=place.kind, rows=rows, readable=None))
     return found
 
 
@@ -149,13 +160,22 @@ def _is_revised(lake: Lake, table: Table, output: Output, forgotten_no: int | No
         position = target.position()
     except TwofoldError:
         return False
+    if not output.reveal and position is not None:
+        # Nothing is sent to a receiver any more that takes back what was sent.
+        return output.is_read and position.heading is None and not View.parsed(position.definition).reveal
     if position is None:
         return not (isinstance(target, SearchIndex) and target.has_another)
     return forgotten_no is not None and position.heading is None and position.forgotten >= forgotten_no
 
 
-def _revealing(registry: Registry) -> list[tuple[Table, Output]]:
-    return [(table, output) for table, output in registry.outputs() if output.reveal]
+def _revealing(lake: Lake, registry: Registry) -> list[tuple[Table, Output]]:
+    """Returns the declared outputs that reveal values, or have done so."""
+    places = revealed_places(lake)
+    return [
+        (table, output)
+        for table, output in registry.outputs()
+        if output.reveal or Place.declared(table, output) in places
+    ]
 
 
 def _recorded(lake: Lake, ref: str) -> list[Found]:

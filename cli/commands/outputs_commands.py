@@ -135,6 +135,34 @@ def retry(table: TableName, output: OutputName = "") -> None:
     out.print(f"{declared.full_name}: {changes:,} refused changes wait again.")
 
 
+@app.command()
+def erase(
+    place: Annotated[str, typer.Argument(metavar="'TABLE: OUTPUT'", help="As the certificate of a person names it.")],
+    gone: Annotated[
+        bool, typer.Option("--gone", help="Only say that nothing is there any more: it was removed by other means.")
+    ] = False,
+) -> None:
+    """Remove the copy of an output that has revealed values of persons, and is not declared any more."""
+    from infra.delta.lake import Lake
+    from outputs.revealed_places import Place, note_revealed, revealed_places
+    from outputs.targets.open_target import open_place
+    from tables.declare.registry import load
+
+    lake, registry = Lake(Settings.from_environment()), load().require_sound()
+    declared = {Place.declared(table, output): bool(output.reveal) for table, output in registry.outputs()}
+    # The copy of a declared one goes on; a person can say of a receiver that it has removed what it was sent.
+    kept = {one for one, reveals in declared.items() if reveals or not gone}
+    chosen = [one for one in revealed_places(lake) if str(one) == place and one not in kept]
+    if not chosen:
+        hint = "`./twofold forget KIND ID --certificate` names such places."
+        raise BadArgument(f"{place}: no output that is declared no more has revealed values there.", hint=hint)
+    for one in chosen:
+        if not gone:
+            open_place(lake, one).erase()
+        note_revealed(lake, one, is_gone=True)
+    out.print(f"{place}: nothing is there any more.", markup=False)
+
+
 def search(
     table: TableName,
     words: Annotated[

@@ -14,6 +14,7 @@ from infra.process.kept_running import KeptRunning, stop_on_signal
 from infra.process.polling_thread import PollingThread
 from outputs.follow.output_state import StateFile
 from outputs.next_step import next_step
+from outputs.revealed_places import Place, note_revealed
 from outputs.targets.open_target import open_queue, open_sender, open_target
 from tables.declare.outputs.output import Output
 from tables.declare.outputs.webhook_output import WebhookOutput
@@ -49,6 +50,9 @@ def run(settings: Settings, registry: Registry) -> None:
                 f"Another process moves the outputs of {settings.home}.", hint="`./twofold status` shows it."
             )
         lake = Lake(settings)
+        for table, output in registry.outputs():
+            if output.reveal:  # a copy that is older than the ledger is in it from here on
+                note_revealed(lake, Place.declared(table, output))
         kept = [one for table, output in registry.outputs() for one in _kept(lake, table, output)]
         while not stop.wait(_LOOK_S):
             for output in kept:

@@ -15,20 +15,20 @@ from infra.postgres.database_connection import parsed_address, supervised_addres
 from infra.private_file import destination
 from infra.webhooks.public_address import allowed_networks
 from infra.webhooks.signatures import secret_fault
-from outputs.output_target import ChangeTarget, Target
+from outputs.output_target import ChangeTarget, Named, Target
 from outputs.position import Position
 from outputs.refused_rows import Refused, record_refused
 from outputs.revealed import Revealed
+from outputs.revealed_places import Place
 from outputs.targets.postgres_copy import PostgresCopy
 from outputs.targets.search_index import SearchIndex
 from outputs.targets.topic_copy import TopicCopy
 from outputs.targets.webhook_queue import WebhookQueue
-from outputs.view import View
 from tables.declare.outputs.output import Output
+from tables.declare.outputs.postgres_output import PostgresOutput
 from tables.declare.outputs.search_output import SearchOutput
 from tables.declare.outputs.topic_output import TopicOutput
 from tables.declare.outputs.webhook_output import WebhookOutput
-from tables.declare.table import Table
 
 if TYPE_CHECKING:
     from outputs.targets.webhook_sender import WebhookSender
@@ -37,7 +37,7 @@ DATABASE = "outputs"
 """The database of the supervised server that has copies without a destination."""
 
 
-def open_target(lake: Lake, table: Table, output: Output) -> Target:
+def open_target(lake: Lake, table: Named, output: Output) -> Target:
     """Returns what holds the copy of an output; nothing is connected yet.
 
     Raises:
@@ -50,7 +50,7 @@ def open_target(lake: Lake, table: Table, output: Output) -> Target:
     name, note = output.name_for(table.name), _note_refused(lake, table, output)
     if isinstance(output, SearchOutput):
         folder = lake.settings.home / "search" / f"{table.full_name}.{name}"
-        language, ends = output.language, partial(_ends, lake, table, output)
+        language, ends = output.language, partial(_ends, lake, output)
         return SearchIndex(folder=folder, text=output.text, language=language, note_refused=note, forgotten=ends)
     at = supervised_address(lake.settings, DATABASE)
     if output.destination:
@@ -58,7 +58,22 @@ def open_target(lake: Lake, table: Table, output: Output) -> Target:
     return PostgresCopy(at=at, schema=table.domain, name=name, owner=f"{table.full_name}: {name}", note_refused=note)
 
 
-def open_change_target(lake: Lake, table: Table, output: Output) -> ChangeTarget:
+def open_place(lake: Lake, place: Place) -> Target:
+    """Returns what holds the copy of an output that is not declared any more; nothing is connected yet.
+
+    Raises:
+        BadSetting: see `open_target`.
+    """
+    shared = {"name": place.output, "destination": place.destination}
+    if place.kind == WebhookOutput.kind:
+        return open_queue(lake, place, WebhookOutput(**shared))
+    if place.kind == SearchOutput.kind:
+        return open_target(lake, place, SearchOutput(name=place.output, text=["erased"]))
+    kind = TopicOutput if place.kind == TopicOutput.kind else PostgresOutput
+    return open_target(lake, place, kind(**shared))
+
+
+def open_change_target(lake: Lake, table: Named, output: Output) -> ChangeTarget:
     """Returns what gets the changes of an output that cannot be read; nothing is connected yet.
 
     Raises:
@@ -71,7 +86,7 @@ def open_change_target(lake: Lake, table: Table, output: Output) -> ChangeTarget
     return open_queue(lake, table, output)
 
 
-def _note_refused(lake: Lake, table: Table, output: Output) -> Callable[[Sequence[Refused], Position], None]:
+def _note_refused(lake: Lake, table: Named, output: Output) -> Callable[[Sequence[Refused], Position], None]:
     def note(refused: Sequence[Refused], after: Position) -> None:
         version = (after.heading or after).version
         record_refused(lake, table.full_name, output.name_for(table.name), version, refused)
@@ -79,7 +94,7 @@ def _note_refused(lake: Lake, table: Table, output: Output) -> Callable[[Sequenc
     return note
 
 
-def _open_topic(lake: Lake, table: Table, output: TopicOutput) -> TopicCopy:
+def _open_topic(lake: Lake, table: Named, output: TopicOutput) -> TopicCopy:
     settings = lake.settings
     if output.destination:
         settings = replace(settings, bootstrap=_address(lake, table, output, "kafka://"))
@@ -96,7 +111,7 @@ def _open_topic(lake: Lake, table: Table, output: TopicOutput) -> TopicCopy:
 _FORMS = {"postgresql://": "user:password@host:port/database", "kafka://": "host:port"}
 
 
-def _address(lake: Lake, table: Table, output: Output, scheme: str) -> str:
+def _address(lake: Lake, table: Named, output: Output, scheme: str) -> str:
     """Returns the address of an output's destination, without its scheme."""
     address = destination(lake.settings, output.destination)
     if not address.startswith(scheme):
@@ -107,7 +122,7 @@ def _address(lake: Lake, table: Table, output: Output, scheme: str) -> str:
     return address.removeprefix(scheme)
 
 
-def open_queue(lake: Lake, table: Table, output: Output) -> WebhookQueue:
+def open_queue(lake: Lake, table: Named, output: Output) -> WebhookQueue:
     """Returns the queue of a webhook."""
     name = output.name_for(table.name)
 
@@ -118,7 +133,7 @@ def open_queue(lake: Lake, table: Table, output: Output) -> WebhookQueue:
     return WebhookQueue(file=file, table=table.full_name, note_refused=note)
 
 
-def open_sender(lake: Lake, table: Table, output: WebhookOutput) -> WebhookSender:
+def open_sender(lake: Lake, table: Named, output: WebhookOutput) -> WebhookSender:
     """Returns what sends the changes of a webhook's queue; the address is read whenever some are sent.
 
     Raises:
@@ -135,13 +150,13 @@ def open_sender(lake: Lake, table: Table, output: WebhookOutput) -> WebhookSende
     return WebhookSender(open_queue(lake, table, output), receiver, allowed, reveal)
 
 
-def _ends(lake: Lake, table: Table, output: Output) -> int:
+def _ends(lake: Lake, output: Output) -> int:
     """Returns the number of the last end of a key, of an output that reveals values of persons; else 0."""
     with closing(Revealed(lake.settings, "")) as revealed:
-        return revealed.forgotten(View.declared(table, output))
+        return revealed.forgotten(output)
 
 
-def _receiver(lake: Lake, table: Table, output: WebhookOutput) -> tuple[str, Sequence[str]]:
+def _receiver(lake: Lake, table: Named, output: WebhookOutput) -> tuple[str, Sequence[str]]:
     """Returns the URL of a receiver and its secrets, which no error shows."""
     url, *secrets = destination(lake.settings, output.destination).split()
     faults = [f"its secret cannot be used: {fault}" for one in secrets if (fault := secret_fault("standard", one))]

@@ -94,6 +94,14 @@ class PostgresCopy(Target):
             found = connection.execute(f"SELECT {listed} FROM {self.place} WHERE {number} %% %s = %s", [pages, page])
             return as_rows(schema, found.fetchall())
 
+    def erase(self) -> None:
+        with self._connected() as connection, connection.transaction():
+            if connection.execute("SELECT to_regclass(%s)", [POSITIONS]).fetchone() == (None,):
+                return
+            ours = f"DELETE FROM {POSITIONS} WHERE copy = %s AND owner = %s"
+            if connection.execute(ours, [self.place, self.owner]).rowcount:
+                connection.execute(f"DROP TABLE IF EXISTS {self.place}")
+
     def _erase_replaced(self) -> None:
         """Writes the copy to new files: the old ones have values of persons who are forgotten, in rows replaced."""
         with self._connected(_ERASED_S) as connection:

@@ -108,6 +108,9 @@ class SearchIndex(Target):
         facts = {"text": list(self.text), "language": self.language, "position": position.text}
         write_atomically(place / _STATE, json.dumps(facts))
 
+    def erase(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def _change(self, place: Path, changes: pa.Table) -> list[Refused]:
         """Replaces the documents of changed keys."""
         if strange := [name for name in self.text if not pa.types.is_string(changes.schema.field(name).type)]:

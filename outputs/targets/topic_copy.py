@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -98,6 +99,13 @@ class TopicCopy(ChangeTarget):
         writer.write([*records, (POSITIONS, self.owner.encode(), after.text.encode())])
         self._writer, self._at = writer, after
         return len(refused)
+
+    def erase(self) -> None:
+        # From here on no other writer goes on, and all that was sent is seen.
+        with closing(TransactionalWriter(self.settings, self.owner)) as writer:
+            if self._committed() is not None:
+                keys = NewestValues(self.settings, self.topic).look()
+                writer.write([*((self.topic, key, None) for key in keys), (POSITIONS, self.owner.encode(), None)])
 
     def _rows(self, changes: pa.Table, refused: list[Refused]) -> list[Record]:
         return [

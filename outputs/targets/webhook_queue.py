@@ -104,6 +104,9 @@ class WebhookQueue(ChangeTarget):
                 self.note_refused(refused, at.version)
         return len(refused)
 
+    def erase(self) -> None:
+        self.file.unlink(missing_ok=True)
+
     def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
         raise unreadable(self.table)
 

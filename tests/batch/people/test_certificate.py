@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,11 @@ from batch.people import certificate
 from batch.people.certificate import Certificate, certify, wait_for_copies
 from infra.keys.ended_keys import FORGOTTEN
 from infra.keys.key_store import KeyStore, Person
+from outputs.next_step import next_step
 from outputs.position import Position
+from outputs.revealed_places import REVEALED, Place, note_revealed, revealed_places
+from outputs.targets.open_target import open_place, open_target
+from tables.declare.outputs.search_output import SearchOutput
 from tests.batch.people.forgotten_letters import Letters
 from tests.outputs.followed_table import MemoryCopy
 
@@ -114,6 +119,60 @@ def test_a_copy_that_does_not_answer_is_not_certified(letters: Letters, monkeypa
         assert counts(found)["post.kept_letters: kept_letters"][2] is None
         assert not found.is_complete
     assert certified(letters, ANN).is_complete
+
+
+def without_output(letters: Letters, **changes: Any) -> None:
+    """Declares the table without its output, or with another one."""
+    table = letters.registry.tables["post.kept_letters"]
+    [output] = table.outputs
+    outputs = (replace(output, **changes),) if changes else ()
+    letters.registry = replace(letters.registry, tables={table.full_name: replace(table, outputs=outputs)})
+
+
+@pytest.mark.parametrize("changes", [{}, {"name": "other"}])
+def test_a_removed_copy_is_not_complete_until_it_is_erased(letters: Letters, changes: dict[str, Any]) -> None:
+    letters.follow()
+    folder = letters.settings.home / "search" / "post.kept_letters.kept_letters"
+    without_output(letters, **changes)
+    number = forget(letters, ANN)
+    if changes:
+        letters.follow()
+    assert wait_for_copies(letters.lake, letters.registry, number, 0)
+    found = certified(letters, ANN)
+    assert counts(found)["post.kept_letters: kept_letters"] == ("search", 2, None)
+    assert not found.is_complete
+    assert "outputs erase 'post.kept_letters: kept_letters'" in found.elsewhere[-3]
+    [place] = [one for one in revealed_places(letters.lake) if one.output == "kept_letters"]
+    assert folder.exists()
+    open_place(letters.lake, place).erase()
+    note_revealed(letters.lake, place, is_gone=True)
+    assert not folder.exists()
+    assert certified(letters, ANN).is_complete
+
+
+def test_a_place_is_in_the_ledger_before_the_first_value_is_there(letters: Letters) -> None:
+    [(table, output)] = letters.registry.outputs()
+    assert next_step(letters.lake, table, output, None, MemoryCopy()) is not None
+    assert revealed_places(letters.lake) == [Place.declared(table, output)]
+    note_revealed(letters.lake, Place.declared(table, output))
+    assert letters.lake.rows(REVEALED) == 1
+
+
+@pytest.mark.parametrize(("is_read", "readable"), [(True, 0), (False, 2)])
+def test_an_output_that_reveals_no_more_is_complete_once_it_was_compared(
+    letters: Letters, monkeypatch: pytest.MonkeyPatch, is_read: bool, readable: int
+) -> None:
+    """Nothing takes back what a receiver has: a person has to say that it is gone there."""
+    letters.follow()
+    without_output(letters, reveal=())
+    forget(letters, ANN)
+    assert counts(certified(letters, ANN))["post.kept_letters: kept_letters"] == ("search", 2, 2), "not yet"
+    letters.follow()
+    [(table, output)] = letters.registry.outputs()
+    position = open_target(letters.lake, table, output).position()
+    monkeypatch.setattr(SearchOutput, "is_read", is_read)
+    monkeypatch.setattr(certificate, "open_target", lambda *_: MemoryCopy(at=position))
+    assert counts(certified(letters, ANN))["post.kept_letters: kept_letters"] == ("search", 2, readable)
 
 
 AT = Position(definition="{}", table_id="t", version=0, commit="c")

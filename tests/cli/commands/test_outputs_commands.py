@@ -11,6 +11,7 @@ from deltalake import write_deltalake
 from infra.delta.lake import Lake
 from infra.settings import Settings
 from outputs.next_step import next_step
+from outputs.revealed_places import Place, note_revealed, revealed_places
 from outputs.targets.open_target import open_target
 from tables.declare.registry import load
 from tests.cli.conftest import Cli
@@ -53,3 +54,32 @@ def test_an_output_that_is_not_declared_is_named(cli: Cli) -> None:
     ran = cli("outputs", "resend", "paid_orders", "--from", "now", "--output", "paid_order")
     assert "has no output 'paid_order'" in ran.err
     assert "paid_orders" in ran.err
+
+
+def test_a_copy_of_an_output_that_is_not_declared_is_erased(cli: Cli, home: Path) -> None:
+    lake, place = Lake(Settings(home=home)), Place("shop.posts", "old", "search", "")
+    folder = home / "search" / "shop.posts.old"
+    folder.mkdir(parents=True)
+    assert (
+        "no output that is declared no more has revealed values there" in cli("outputs", "erase", "shop.posts: old").err
+    )
+    note_revealed(lake, place)
+    assert cli("outputs", "erase", "shop.posts: old").out.strip() == "shop.posts: old: nothing is there any more."
+    assert revealed_places(lake) == []
+    assert not folder.exists()
+
+
+def test_a_person_says_that_a_copy_is_gone_which_cannot_be_reached(cli: Cli, home: Path) -> None:
+    lake, place = Lake(Settings(home=home)), Place("shop.posts", "old", "postgres", "lost")
+    note_revealed(lake, place)
+    assert "TWOFOLD_DESTINATIONS" in cli("outputs", "erase", "shop.posts: old").err
+    assert revealed_places(lake) == [place]
+    assert cli("outputs", "erase", "shop.posts: old", "--gone").code == 0
+    assert revealed_places(lake) == []
+
+
+def test_the_copy_of_a_declared_output_is_not_erased(cli: Cli, home: Path) -> None:
+    lake, place = Lake(Settings(home=home)), Place("shop.posts", "posts", "search", "")
+    note_revealed(lake, place)
+    assert cli("outputs", "erase", "shop.posts: posts").code != 0
+    assert revealed_places(lake) == [place]

@@ -280,6 +280,9 @@ def count(event, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 
 store = KeyStore(Settings.from_environment())
+if sys.argv[2] == "forget":
+    for name in ("dan", "eve"):
+        store.forget(Person("customer", name), 0)  # what the lake needs is imported, each file of which would be a step
 sys.addaudithook(count)
 store._connection.set_trace_callback(lambda _: sys.audit("step"))
 fsync = os.fsync

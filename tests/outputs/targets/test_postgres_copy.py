@@ -29,6 +29,7 @@ from outputs.refused_rows import Refused
 from outputs.targets.open_target import DATABASE
 from outputs.targets.postgres_copy import PostgresCopy
 from outputs.view import KEY
+from tables import to_postgres
 from tables.refresh.row_diff import difference
 from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
 from tests.outputs.revealed_table import RevealedTable, mail_of
@@ -445,6 +446,28 @@ def test_a_copy_that_is_written_again_for_long_is_not_given_up(
     postgres.run("CHECKPOINT")
     base = postgres_server.data_directory(postgres.settings) / "base"
     assert set(found_in([base], [mail_of("person1"), mail_of("person2")])) == {mail_of("person2")}
+
+
+def test_no_file_has_what_a_copy_showed_that_reveals_no_more(postgres: Server, copy: PostgresCopy, lake: Lake) -> None:
+    people = RevealedTable(lake)
+    people.put("carol", "dora")
+    people.follow(copy)
+    base, mails = postgres_server.data_directory(postgres.settings) / "base", [mail_of("carol"), mail_of("dora")]
+    postgres.run("CHECKPOINT")
+    assert set(found_in([base], mails)) == set(mails)
+    people.output = to_postgres()
+    people.follow(copy)
+    postgres.run("CHECKPOINT")
+    assert found_in([base], mails) == {}
+    people.output = to_postgres(reveal=["mail"])
+    people.follow(copy)
+    replace(copy, owner="plant.hours: another").erase()
+    assert len(postgres.run("SELECT mail FROM plant.hours")) == 2, "the copy of another output stays"
+    copy.erase()
+    copy.erase()
+    assert copy.position() is None
+    postgres.run("CHECKPOINT")
+    assert found_in([base], mails) == {}
 
 
 def test_files_with_what_was_revealed_are_replaced_after_a_crash_too(

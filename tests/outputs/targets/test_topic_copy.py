@@ -104,6 +104,15 @@ def test_each_change_is_a_record_and_a_row_that_goes_a_tombstone(broker: Setting
     ]
 
 
+def test_a_copy_that_is_erased_has_a_tombstone_for_each_row(broker: Settings, followed: FollowedTable) -> None:
+    followed.put(("a", 1, None), ("b", 1, None))
+    followed.follow(copy := new_copy(broker))
+    again(copy).erase()
+    again(copy).erase()
+    assert (again(copy).position(), again(copy).rows(["k"])) == (None, [])
+    assert dict(records(broker, copy.topic)) == {key_of("a"): None, key_of("b"): None}
+
+
 def test_a_process_that_wakes_up_late_sends_nothing(broker: Settings, followed: FollowedTable) -> None:
     late = new_copy(broker)
     followed.put(("a", 1, None))
