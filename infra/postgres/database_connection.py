@@ -22,6 +22,8 @@ DATABASE = "postgres"
 _CONNECT_S = 5
 _SILENCE_S = 5  # beyond the time of a statement, until a server that says nothing is given up
 _SHOWN = 200  # characters of a statement
+_QUOTING = ("22", "P0")
+"""Classes of errors whose message can quote a value: of data, and those that a function raises."""
 
 
 class Address(NamedTuple):
@@ -109,7 +111,7 @@ def connected_to(at: Address, *, timeout_s: float = 30, hint: str) -> Iterator[C
 
     Raises:
         DatabaseUnreachable: no server answers, it refuses the user, or it ends meanwhile. Retryable.
-        StatementRefused: a statement fails; names it, without its parameters.
+        StatementRefused: a statement fails; names it, without its parameters, and quotes no row.
     """
     connection = None
     place = f"The database {at.dbname} at {at.host}:{at.port}"
@@ -120,9 +122,19 @@ def connected_to(at: Address, *, timeout_s: float = 30, hint: str) -> Iterator[C
         yield connection
     except psycopg.Error as error:
         if connection is None or connection.closed or isinstance(error, psycopg.errors.AdminShutdown):
-            raise DatabaseUnreachable(f"{place} does not answer {at.user}: {error}", hint=hint) from None
+            raise DatabaseUnreachable(
+                f"{place} does not answer {at.user}: {_quoting_no_row(error)}", hint=hint
+            ) from None
         notes = "\n".join(getattr(error, "__notes__", ()))
-        raise StatementRefused(f"{place} refuses a statement: {error}\n{notes}") from None
+        raise StatementRefused(f"{place} refuses a statement: {_quoting_no_row(error)}\n{notes}") from None
     finally:
         if connection is not None:
             connection.close()
+
+
+def _quoting_no_row(error: psycopg.Error) -> str:
+    """Returns the message and the code of a server's error, or what its message can hold."""
+    code, message = error.diag.sqlstate, error.diag.message_primary
+    if code is None:
+        return str(error)
+    return f"{'its message can quote a row' if code.startswith(_QUOTING) else message} ({code})"

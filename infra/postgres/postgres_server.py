@@ -39,6 +39,8 @@ OPTIONS = {
     "max_connections": 50,
     "shared_buffers": "64MB",
     "timezone": "UTC",
+    # Neither DETAIL nor CONTEXT, which quote rows: copies have values of persons in the clear.
+    "log_error_verbosity": "terse",
     # An unread slot keeps no more of the log than this; a slot that is lost by it is reported.
     "max_slot_wal_keep_size": "4GB",
     "idle_replication_slot_timeout": 0,

@@ -29,8 +29,14 @@ class Server:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self.process = subprocess.Popen(postgres_server.program(self.settings).command, stderr=subprocess.DEVNULL)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(postgres_server.program(self.settings).command, stderr=log)
         postgres_server.wait_ready(self.settings)
+
+    @property
+    def log(self) -> Path:
+        """What the server says."""
+        return self.settings.home / "server.log"
 
     def stop(self) -> None:
         assert self.process is not None

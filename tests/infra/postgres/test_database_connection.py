@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import psycopg
 import pytest
 
 from infra.errors import DatabaseUnreachable, StatementRefused
@@ -95,6 +96,39 @@ def test_a_refused_statement_is_named_with_its_server_and_what_it_says(database:
     assert "the-value" not in said
     assert refused.value.__cause__ is None
     assert not refused.value.retryable
+
+
+_RAISES = """CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN IF NEW.id = 3 THEN RAISE 'no %', NEW.name; END IF; RETURN NEW; END $$;
+    CREATE TRIGGER refused BEFORE INSERT ON mails FOR EACH ROW EXECUTE FUNCTION refuse()"""
+
+
+def copy_cut_short(database: Settings) -> None:
+    with (
+        connected(database) as connection,
+        connection.cursor() as cursor,
+        cursor.copy("COPY mails (id, name) FROM STDIN") as copy,
+    ):
+        copy.write("4\t19004\n5\t1900")
+        raise psycopg.DataError
+
+
+def test_neither_an_error_nor_the_log_of_the_server_quotes_a_row(postgres: Server, database: Settings) -> None:
+    columns = "id int PRIMARY KEY CHECK (id > 0), name text, born int GENERATED ALWAYS AS (name::int) STORED"
+    query(database, f"DROP TABLE IF EXISTS mails; CREATE TABLE mails ({columns}); {_RAISES}")
+    before, said = postgres.log.stat().st_size, []
+    for id, name in ((0, "19001"), (1, "ann@b.c"), (3, "19003")):
+        with pytest.raises(StatementRefused) as refused:
+            query(database, "INSERT INTO mails VALUES (%s, %s)", [id, name])
+        said.append(str(refused.value))
+    assert ["(23514)" in said[0], "(22P02)" in said[1], "(P0001)" in said[2]] == [True] * 3
+    with pytest.raises(StatementRefused) as interrupted:
+        copy_cut_short(database)
+    assert not any(value in text for text in (*said, str(interrupted.value)) for value in ("1900", "ann@b.c"))
+    log = postgres.log.read_text()[before:]
+    assert "COPY from stdin failed" in log
+    assert "19004" not in log
+    assert "19001" not in log
 
 
 def test_a_statement_ends_after_its_time(database: Settings) -> None:
