@@ -37,6 +37,8 @@ CREATE INDEX person_by_end ON person (forgotten_no) WHERE forgotten_no IS NOT NU
 CREATE TABLE sealed (topic TEXT, column_name TEXT, PRIMARY KEY (topic, column_name)) WITHOUT ROWID;
 CREATE TABLE access (at_ms INTEGER NOT NULL, who TEXT NOT NULL, purpose TEXT NOT NULL, persons INTEGER NOT NULL);
 """
+_FIELDS = "CREATE TABLE IF NOT EXISTS field (topic TEXT, path TEXT, is_plain INTEGER, PRIMARY KEY (topic, path))"
+"""Made in older stores, too."""
 _DUE = "wrapped IS NOT NULL AND forget_at_ms <= ?"
 _END = f"UPDATE person SET wrapped = NULL, forgotten_no = ? WHERE {_DUE}"
 _END_AGAIN = (
@@ -246,11 +248,18 @@ class KeyStore:
                 name for (name,) in self._connection.execute("SELECT column_name FROM sealed WHERE topic = ?", [topic])
             }
 
-    def keep_sealed(self, topic: str, columns: Iterable[str]) -> None:
-        """Records the columns of a topic that are encrypted from now on; others are not any more."""
+    def fields(self, topic: str) -> dict[str, bool]:
+        """Returns the paths of a topic's fields that were declared once, each with whether it was in the clear then."""
+        with self._lock:
+            return dict(self._connection.execute("SELECT path, is_plain FROM field WHERE topic = ?", [topic]))
+
+    def keep_sealed(self, topic: str, columns: Iterable[str], fields: Mapping[str, bool]) -> None:
+        """Records the columns of a topic that are encrypted from now on, and its `fields`; others are not any more."""
         with self._writing(keeps_cache=True):
-            self._connection.execute("DELETE FROM sealed WHERE topic = ?", [topic])
+            for name in ("sealed", "field"):
+                self._connection.execute(f"DELETE FROM {name} WHERE topic = ?", [topic])
             self._connection.executemany("INSERT INTO sealed VALUES (?, ?)", [(topic, column) for column in columns])
+            self._connection.executemany("INSERT INTO field VALUES (?, ?, ?)", [(topic, *f) for f in fields.items()])
 
     def note_access(self, who: str, purpose: str, persons: int, *, together_ms: int = 0) -> None:
         """Adds a line to the ledger of those who read what was encrypted.
@@ -420,7 +429,7 @@ def make_keys(settings: Settings) -> None:
 def _connect(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(file, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
     # What was encrypted by a key must not outlive a crash of the machine that the key does not.
-    for statement in ("PRAGMA secure_delete = ON", "PRAGMA synchronous = EXTRA"):
+    for statement in ("PRAGMA secure_delete = ON", "PRAGMA synchronous = EXTRA", _FIELDS):
         connection.execute(statement)
     return connection
 

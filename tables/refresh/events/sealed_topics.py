@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 
 from infra.delta.lake import Lake
@@ -10,7 +10,7 @@ from infra.errors import BadDeclaration, BadSetting
 from infra.kafka.topic_admin import offsets
 from infra.keys.key_store import SETTING, KeyStore, make_keys
 from infra.settings import Settings
-from tables.declare.personal import personal_columns
+from tables.declare.personal import computed_columns, path_of, personal_columns
 from tables.declare.topic import Topic
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 
@@ -55,23 +55,58 @@ def require_sealed(settings: Settings, topics: Iterable[Topic]) -> None:
     with closing(KeyStore(settings)) as store:
         for topic in topics:
             columns, known = set(personal_columns(topic)), store.sealed_columns(topic.full_name)
+            fields, kept = _fields(topic), store.fields(topic.full_name)
             if topic.full_name in written:
                 _require_no_plain_text(lake, topic, columns - known, is_new=not known)
+                before = kept or _fields_from_before(lake, topic, known)
+                _require_never_plain(topic, fields, before)
+                fields = {**before, **{path: plain or before.get(path, False) for path, plain in fields.items()}}
             if topic.captures and known and not columns:
                 raise _still_encrypted(topic, known)
-            if columns != known:
-                store.keep_sealed(topic.full_name, sorted(columns))
+            if columns != known or (columns and fields != kept):
+                store.keep_sealed(topic.full_name, sorted(columns), fields)
 
 
 def _is_ingested(lake: Lake, topic: Topic) -> bool:
     return lake.exists(topic.full_name) and any(read_ingested_offsets(lake, topic).ends.values())
 
 
+def _fields(topic: Topic) -> dict[str, bool]:
+    """Returns the paths of the fields that columns are made of, each with whether it is in the clear."""
+    of_values = (c for c, given in topic.schema.items() if getattr(given, "source", "value") == "value")
+    personal, computed = personal_columns(topic), computed_columns(topic)
+    return {".".join(path_of(topic, column)): column not in personal for column in of_values if column not in computed}
+
+
+def _fields_from_before(lake: Lake, topic: Topic, known: set[str]) -> dict[str, bool]:
+    """Returns the fields of a topic that is older than their record, as far as its events say."""
+    plain = dict.fromkeys(_held(lake, topic) - known, True)
+    return {**{path: False for path, is_plain in _fields(topic).items() if not is_plain}, **plain}
+
+
+def _held(lake: Lake, topic: Topic) -> set[str]:
+    """Returns the columns that the events of a topic have, or have had."""
+    held = lake.open(topic.full_name).schema().fields if lake.exists(topic.full_name) else []
+    return {field.name for field in held}
+
+
+def _require_never_plain(topic: Topic, fields: Mapping[str, bool], before: Mapping[str, bool]) -> None:
+    """Refuses columns whose field, one in it or one that it is in, was declared in the clear before."""
+    plain = [f"{path}." for path, is_plain in before.items() if is_plain]
+
+    def was_plain(path: str) -> bool:
+        inner = f"{path}."
+        return before.get(path, any(inner.startswith(one) or one.startswith(inner) for one in plain))
+
+    _refuse(topic, {path for path, is_plain in fields.items() if not is_plain and was_plain(path)})
+
+
 def _require_no_plain_text(lake: Lake, topic: Topic, columns: set[str], *, is_new: bool) -> None:
     """Refuses columns that were declared otherwise before; a field that was not declared was encrypted, too."""
-    if not is_new:
-        held = lake.open(topic.full_name).schema().fields if lake.exists(topic.full_name) else []
-        columns = columns & {field.name for field in held}
+    _refuse(topic, columns if is_new else columns & _held(lake, topic))
+
+
+def _refuse(topic: Topic, columns: set[str]) -> None:
     if columns:
         raise BadDeclaration(
             f"tables/{topic.domain}/{topic.name}.py: {', '.join(sorted(columns))} cannot be personal, since the log "
