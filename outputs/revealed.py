@@ -73,4 +73,4 @@ class Revealed:
 
     @cached_property
     def _reader(self) -> Reader:
-        return Reader(self._store, self._purpose, together_ms=_TOGETHER_MS)
+        return Reader(self._store, self._purpose, together_ms=_TOGETHER_MS, of_persons=True)

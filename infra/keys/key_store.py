@@ -107,7 +107,7 @@ class KeyStore:
         self._connection = _connect(self._file)
         self._version = -1
         self._by_person: dict[Person, tuple[Key | None, int | None]] = {}
-        self._by_id: dict[bytes, tuple[Key | None, int | None]] = {}
+        self._by_id: dict[bytes, tuple[Key | None, int | None, bool]] = {}
         self._refresh()
         self.end_due()
 
@@ -129,18 +129,18 @@ class KeyStore:
                 self._load(missing, until_ms)
             return {person: self._valid(self._by_person[person]) for person in wanted}
 
-    def find(self, key_id: bytes) -> Key | None:
-        """Returns the key of an id; None if there is none any more."""
+    def find(self, key_id: bytes, *, of_persons: bool = False) -> Key | None:
+        """Returns the key of an id; None if there is none any more, or it is no person's and only those are wanted."""
         with self._lock:
             self._refresh()
             if len(self._by_id) > _MOST_KEPT:
                 self._by_id.clear()
             if key_id not in self._by_id:
-                row = self._connection.execute(
-                    "SELECT wrapped, forget_at_ms FROM person WHERE key_id = ?", [key_id]
-                ).fetchone()
-                self._by_id[key_id] = (row and self._unwrapped(key_id, row[0]), row and row[1])
-            return self._valid(self._by_id[key_id])
+                select = "SELECT wrapped, forget_at_ms, kind FROM person WHERE key_id = ?"
+                wrapped, at_ms, kind = self._connection.execute(select, [key_id]).fetchone() or (None, None, "")
+                self._by_id[key_id] = (self._unwrapped(key_id, wrapped), at_ms, not kind.startswith("_"))
+            key, at_ms, is_persons = self._by_id[key_id]
+            return self._valid((key, at_ms)) if is_persons or not of_persons else None
 
     def last_end(self) -> int:
         """Returns the number of the last end of a person's key; 0: none has ended."""

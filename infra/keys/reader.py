@@ -17,9 +17,11 @@ class Reader:
 
     Args:
         together_ms: as in `KeyStore.note_access`, for what reads without an end.
+        of_persons: a value by the key of a day is null, too, since no copy loses it as that ends.
     """
 
-    def __init__(self, store: KeyStore, purpose: str, *, together_ms: int = 0) -> None:
+    def __init__(self, store: KeyStore, purpose: str, *, together_ms: int = 0, of_persons: bool = False) -> None:
+        self._of_persons = of_persons
         self._store, self._purpose, self._together_ms = store, purpose, together_ms
         self._use = -1
         self._seen: set[bytes] = set()
@@ -62,7 +64,7 @@ class Reader:
         missing: list[bytes] = []
 
         def find(key_id: bytes) -> Key | None:
-            key = self._store.find(key_id)
+            key = self._store.find(key_id, of_persons=self._of_persons)
             if key is None:
                 missing.append(key_id)
             else:

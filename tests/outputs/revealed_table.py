@@ -67,10 +67,10 @@ class RevealedTable(Follows):
     def next_tag(self) -> CommitTag:
         return CommitTag(app="test", version=self.writer.next_number("test"))
 
-    def put(self, *keys: str, mail: str = "") -> None:
-        """Insert or replace rows, by default with the mails of their persons."""
+    def put(self, *keys: str, mail: str = "", sealed: str = "") -> None:
+        """Insert or replace rows, by default with the mails of their persons; `sealed` is one that is encrypted."""
 
-        def sealed(store: KeyStore) -> list[str | None]:
+        def encrypted(store: KeyStore) -> list[str | None]:
             found: list[str | None] = []
             for key in keys:
                 persons = [Person("customer", name) for name in key.split(" to ")]
@@ -80,7 +80,11 @@ class RevealedTable(Follows):
                 found.append(seal(text, owners) if len(owners) == len(persons) else None)
             return found
 
-        columns = {"k": list(keys), "mail": self.with_keys(sealed), "note": [f"a note on {k}" for k in keys]}
+        columns = {
+            "k": list(keys),
+            "mail": [sealed] * len(keys) if sealed else self.with_keys(encrypted),
+            "note": [f"a note on {k}" for k in keys],
+        }
         rows = pa.table({**columns, "closes_at": pa.array([hour(1)] * len(keys), SCHEMA.field(3).type)}, schema=SCHEMA)
         self.writer.upsert(rows, ["k"], self.next_tag())
         self.rows |= dict.fromkeys(keys, mail) if mail else {key: mail_of(key) for key in keys}

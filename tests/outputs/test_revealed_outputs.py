@@ -16,7 +16,8 @@ import pytest
 from infra.delta.delta_writer import CHANGE
 from infra.delta.lake import Lake
 from infra.errors import BadDeclaration, BadSetting, SchemaMismatch
-from infra.keys.key_store import KeyStore
+from infra.keys.ciphertext import seal
+from infra.keys.key_store import KeyStore, Person
 from outputs import next_step as reading
 from outputs.copy_comparison import compare_copy
 from outputs.next_step import Step
@@ -164,6 +165,21 @@ def test_what_is_revealed_no_more_is_erased(people: RevealedTable, reveal: tuple
     assert any(step.before and step.before.is_whole for step in people.follow(copy))
     people.output = replace(people.output, reveal=("mail", "note"))
     assert not any(step.before and step.before.is_whole for step in people.follow(copy)), "it shows more"
+
+
+def test_a_value_of_no_known_person_is_not_revealed(people: RevealedTable) -> None:
+    """Its key is that of a day, whose end takes nothing out of a copy."""
+    day = Person("_day", "plant.hours 2026-11-28")
+    sealed = people.with_keys(lambda store: seal(b'"ann@b.c"', [store.keys_of([day])[day]]))
+    people.put("ann")
+    people.follow(copy := MemoryCopy())
+    people.put("bob", sealed=sealed)
+    people.follow(copy)
+    assert shown(copy) == {"ann": mail_of("ann"), "bob": None}
+    copy.kept[key_of("bob")]["mail"] = "ann@b.c"  # as copies of a home from before have it
+    people.forget("ann")
+    people.follow(copy)
+    assert shown(copy) == {"ann": None, "bob": None}
 
 
 def test_an_audit_compares_what_is_revealed(people: RevealedTable) -> None:
