@@ -133,8 +133,8 @@ def _look(lake: Lake, registry: Registry, store: KeyStore, state: Kept) -> list[
             found.append(_held(lake, store, state, table, output))
     for place in sorted({*revealed_places(lake)} - {Place.declared(*one) for one in declared}):
         held = [lake.open(place.table).scan()] if lake.exists(place.table) else []
-        rows = sum(len(rows_of_key(one, store, state.key_id).found) for one in held)
-        found.append(Found(place=str(place), part=place.kind, rows=rows, readable=None))
+        count = sum(len(rows_of_key(one, store, state.key_id).found) for one in held)
+        found.append(Found(place=str(place), part=place.kind, rows=count, readable=None))
     return found
 
 

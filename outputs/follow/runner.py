@@ -55,10 +55,10 @@ def run(settings: Settings, registry: Registry) -> None:
                 note_revealed(lake, Place.declared(table, output))
         kept = [one for table, output in registry.outputs() for one in _kept(lake, table, output)]
         while not stop.wait(_LOOK_S):
-            for output in kept:
-                output.keep()
-        for output in kept:
-            output.stop()
+            for one in kept:
+                one.keep()
+        for one in kept:
+            one.stop()
 
 
 def _kept(lake: Lake, table: Table, output: Output) -> Iterator[KeptRunning]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from infra.delta.lake import Lake
@@ -64,7 +64,7 @@ def open_place(lake: Lake, place: Place) -> Target:
     Raises:
         BadSetting: see `open_target`.
     """
-    shared = {"name": place.output, "destination": place.destination}
+    shared: dict[str, Any] = {"name": place.output, "destination": place.destination}
     if place.kind == WebhookOutput.kind:
         return open_queue(lake, place, WebhookOutput(**shared))
     if place.kind == SearchOutput.kind:

@@ -137,9 +137,9 @@ def _text_as_a_time(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]
 ).found_by
 def _comparison_with_a_time(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     for call in _calls(one):
-        if call.function in _COMPARING_TIMES and not any(map(_is_text, call.arguments)):
-            if moments := [*_moments(call.arguments), *_moments(call.arguments, _TIME_OF_DAY)]:
-                yield {"text": moments[0]}
+        compares = call.function in _COMPARING_TIMES and not any(map(_is_text, call.arguments))
+        if compares and (moments := [*_moments(call.arguments), *_moments(call.arguments, _TIME_OF_DAY)]):
+            yield {"text": moments[0]}
 
 
 @Refusal(
