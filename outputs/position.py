@@ -16,7 +16,7 @@ class Position:
     Attributes:
         definition: of the view, as `outputs.view.View` writes it.
         table_id: of the Delta table, which is another one if the table was made again; empty: what the copy shows is
-            not known.
+            not known, and is read from it.
         version: of the table; `NOTHING`: the copy is empty.
         commit: a digest of the commit of that version: another one if the log was replaced, as by a backup.
         forgotten: the number of the last end of a person's key before rows were read, of an output that reveals values
@@ -69,6 +69,13 @@ class Position:
         assert self.heading is not None
         shown = [set(json.loads(one.definition).get("reveal", ())) for one in (self, self.heading)]
         return self.heading.forgotten != self.forgotten or not shown[0] <= shown[1]
+
+    def between(self) -> Position:
+        """Returns the position of a copy that is being changed, by a target that has no transactions.
+
+        The step can be cut short, and the table go back before another one: the rows on this way are read, too.
+        """
+        return replace(self, table_id="")
 
     def unknown(self) -> Position:
         """Returns the position of a copy whose rows must be read to be known."""

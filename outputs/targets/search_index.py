@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from infra.atomic_write import write_atomically
 from infra.errors import BadArgument, SchemaMismatch, TryAgain, WriteConflict
+from infra.private_file import private_folder
 from infra.process.file_locks import exclusive
 from infra.text.analyzer import analyzer
 from outputs.output_target import Target
@@ -83,7 +84,8 @@ class SearchIndex(Target):
         return _position(self.place)
 
     def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self.folder.parent)
+        private_folder(self.folder)
         place = self.place
         with exclusive(self.folder / "lock", patience_s=1.0) as ours:
             if not ours or _position(place) != before:
@@ -93,8 +95,7 @@ class SearchIndex(Target):
             if before is None:
                 shutil.rmtree(place, ignore_errors=True)
             elif len(changes):
-                # Killed between the two, it has rows of both positions: each is compared with its table then.
-                self._note(place, before.unknown())
+                self._note(place, before.between())
             refused = self._change(place, changes) if len(changes) or before is None else []
             if refused:
                 self.note_refused(refused, after)
@@ -104,12 +105,12 @@ class SearchIndex(Target):
                     shutil.rmtree(other)
         return len(refused)
 
+    def erase(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def _note(self, place: Path, position: Position) -> None:
         facts = {"text": list(self.text), "language": self.language, "position": position.text}
         write_atomically(place / _STATE, json.dumps(facts))
-
-    def erase(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _change(self, place: Path, changes: pa.Table) -> list[Refused]:
         """Replaces the documents of changed keys."""

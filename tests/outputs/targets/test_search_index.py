@@ -20,6 +20,7 @@ from outputs.refused_rows import Refused
 from outputs.targets import search_index
 from outputs.targets.search_index import SearchIndex
 from tests.outputs.followed_table import FollowedTable, hour, key_of
+from tests.outputs.killed_steps import check_killed_steps, killed_after
 from tests.outputs.test_next_step import EVENTS, run_events, small_pages
 
 __all__ = ["small_pages"]
@@ -132,32 +133,47 @@ def test_a_row_that_cannot_be_written_is_refused_and_others_are_found(followed: 
     assert found(index, "far OR near") == ["near"]
 
 
-@pytest.mark.parametrize("notes", [0, 1])
-@pytest.mark.parametrize("goes_back", [False, True])
-def test_a_row_of_a_step_that_was_cut_short_is_no_ghost(
-    followed: FollowedTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notes: int, goes_back: bool
-) -> None:
-    """Also if the table goes back before the process starts again, so that the row is in no later difference."""
-    index, write, left = index_in(tmp_path), search_index.write_atomically, iter(range(notes))
+WRITES = [(search_index, "write_atomically"), (SearchIndex, "_document")]
+"""What a step calls before it writes documents and their position, which are no transaction."""
 
-    def dies(file: Path, text: str) -> None:
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        write(file, text)
 
+def test_a_step_that_was_cut_short_is_taken_again(followed: FollowedTable, tmp_path: Path) -> None:
+    index = index_in(tmp_path)
     followed.put(("one", 1, None))
     followed.follow(index)
-    followed.put(("one", 2, None), ("ghost", 2, None))
-    with monkeypatch.context() as cut:
-        cut.setattr(search_index, "write_atomically", dies)
-        with pytest.raises(KeyboardInterrupt):
-            followed.step(index)
-    if goes_back:
-        followed.restore(1)
-    followed.put(("two", 3, None))
+    followed.put(("one", 2, None), ("two", 2, None))
+    with killed_after(3, WRITES) as ran:
+        followed.step(index)
+    assert ran == ["write_atomically", "_document", "_document"]  # but for its position all is there
+    assert [found(index, word) for word in ("one", "two")] == [["one"], ["two"]]
     followed.follow(index)
-    found = sorted((match.row["k"], match.row["n"]) for match in index.find("one OR ghost OR two", 10))
-    assert found == ([("one", 1), ("two", 3)] if goes_back else [("ghost", 2), ("one", 2), ("two", 3)])
+    assert sorted((match.row["k"], match.row["n"]) for match in index.find("one OR two", 10)) == [
+        ("one", 2),
+        ("two", 2),
+    ]
+
+
+def test_a_row_of_a_killed_step_is_found_no_more_once_its_table_went_back(
+    followed: FollowedTable, tmp_path: Path
+) -> None:
+    assert check_killed_steps(followed, lambda: ReadIndex(**vars(index_in(tmp_path))), WRITES) == 4
+
+
+def test_an_index_whose_first_step_was_killed_is_not_whole(
+    followed: FollowedTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it begin again: the pages before are there."""
+    monkeypatch.setattr(reading, "MOST_ROWS", 10)
+    followed.put(*((f"bicycle {n}", n, None) for n in range(30)))
+    index = index_in(tmp_path)
+    followed.step(index)
+    followed.step(index)
+    with killed_after(5, WRITES):
+        followed.step(index)
+    with pytest.raises(TryAgain):
+        index.find("bicycle", 100)
+    assert len(followed.follow(index)) == 2
+    assert len(index.find("bicycle", 100)) == 30
 
 
 class ReadIndex(SearchIndex):
