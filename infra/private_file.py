@@ -26,6 +26,13 @@ class Faults(NamedTuple):
     malformed: Callable[[int], BadSetting]
 
 
+def private_folder(folder: Path) -> None:
+    """Makes a folder that its owner alone can enter, whatever the modes of what is in it; an older one becomes that."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+
+
 def private_lines(file: Path, faults: Faults) -> Iterator[tuple[int, str, str]]:
     """Yields number, name and value of each line; empty lines and those that begin with # have no meaning.
 

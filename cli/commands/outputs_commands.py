@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -201,5 +202,6 @@ def follow() -> None:
     from outputs.follow.runner import run
     from tables.declare.registry import running
 
+    os.umask(0o077)  # copies have values of persons in the clear
     settings = Settings.from_environment()
     run(settings, running(settings))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.atomic_write import write_atomically
+from infra.private_file import private_folder
 from outputs.position import Position
 
 if TYPE_CHECKING:
@@ -95,6 +96,6 @@ class StateFile:
             before = self.read()
             after = replace(before, **values)
             if after != before:
-                self._file.parent.mkdir(parents=True, exist_ok=True)
+                private_folder(self._file.parent)
                 text = json.dumps(asdict(after), default=lambda at: at.isoformat())
                 write_atomically(self._file, text, lasting=False)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from infra.errors import WriteConflict
+from infra.private_file import private_folder
 from outputs.output_target import ChangeTarget, unreadable
 from outputs.position import Position
 from outputs.refused_rows import Refused
@@ -174,7 +175,7 @@ class WebhookQueue(ChangeTarget):
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self.file.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self.file.parent)
         with closing(sqlite3.connect(self.file, timeout=60, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             for statement in _TABLES.split(";"):

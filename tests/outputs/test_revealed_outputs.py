@@ -20,6 +20,7 @@ from infra.keys.ciphertext import seal
 from infra.keys.key_store import KeyStore, Person
 from outputs import next_step as reading
 from outputs.copy_comparison import compare_copy
+from outputs.follow.output_state import StateFile
 from outputs.next_step import Step
 from outputs.resend import resend_from
 from outputs.targets.open_target import open_queue, open_sender, open_target
@@ -234,6 +235,19 @@ def test_an_index_is_made_again_without_who_is_forgotten(people: RevealedTable, 
     assert set(found_in([index.folder], mails)) == {mails[1]}
     stored = {row["k"]: row["mail"] for row in index._stored()}
     assert stored == people.without("person7")
+
+
+def test_no_other_user_reads_what_an_output_keeps_in_the_home(people: RevealedTable) -> None:
+    people.output = to_search(text=["mail"], reveal=["mail"])
+    people.put("ann")
+    index = open_target(people.lake, people.table, people.output)
+    assert isinstance(index, SearchIndex)
+    search, outputs = index.folder.parent, people.lake.settings.home / "outputs"
+    for folder in (index.folder, outputs):  # as homes from before have them
+        folder.mkdir(parents=True)
+    people.follow(index)
+    StateFile(people.lake.settings, people.name, "hours").note_position(index.position())
+    assert [folder.stat().st_mode & 0o777 for folder in (search, index.folder, outputs)] == [0o700] * 3
 
 
 @pytest.fixture
