@@ -160,11 +160,13 @@ def _is_revised(lake: Lake, table: Table, output: Output, forgotten_no: int | No
         position = target.position()
     except TwofoldError:
         return False
+    if isinstance(target, SearchIndex) and target.has_another:
+        return False
     if not output.reveal and position is not None:
         # Nothing is sent to a receiver any more that takes back what was sent.
         return output.is_read and position.heading is None and not View.parsed(position.definition).reveal
     if position is None:
-        return not (isinstance(target, SearchIndex) and target.has_another)
+        return True
     return forgotten_no is not None and position.heading is None and position.forgotten >= forgotten_no
 
 

@@ -69,6 +69,10 @@ class EndedKeys:
         found = rows.group_by(["ref", "kind"]).aggregate([("forgotten_no", "max")])
         return [End(row["ref"], row["kind"], row["forgotten_no_max"]) for row in found.to_pylist()]
 
+    def last(self) -> int:
+        """Returns the number of the last end of a person's key; 0: none has ended."""
+        return max((end.number for end in self.read() if not end.kind.startswith("_")), default=0)
+
     def add(self, ends: Sequence[End]) -> None:
         """Appends ends, on disk once this returns."""
         if not ends:

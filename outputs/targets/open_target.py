@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from infra.delta.lake import Lake
 from infra.errors import BadSetting
+from infra.keys.ended_keys import EndedKeys
 from infra.postgres.database_connection import parsed_address, supervised_address
 from infra.private_file import destination
 from infra.webhooks.public_address import allowed_networks
@@ -49,9 +50,15 @@ def open_target(lake: Lake, table: Named, output: Output) -> Target:
         return _open_topic(lake, table, output)
     name, note = output.name_for(table.name), _note_refused(lake, table, output)
     if isinstance(output, SearchOutput):
-        folder = lake.settings.home / "search" / f"{table.full_name}.{name}"
-        language, ends = output.language, partial(_ends, lake, output)
-        return SearchIndex(folder=folder, text=output.text, language=language, note_refused=note, forgotten=ends)
+        return SearchIndex(
+            folder=lake.settings.home / "search" / f"{table.full_name}.{name}",
+            text=output.text,
+            language=output.language,
+            note_refused=note,
+            reveal=output.reveal,
+            forgotten=partial(_ends, lake, output),
+            ended=EndedKeys(lake.settings).last,
+        )
     at = supervised_address(lake.settings, DATABASE)
     if output.destination:
         at = parsed_address("postgresql://" + _address(lake, table, output, "postgresql://"))

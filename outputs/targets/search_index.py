@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from outputs.output_target import Target
 from outputs.position import Position
 from outputs.refused_rows import Refused
 from outputs.targets.json_rows import Row, json_rows, rows_of_page
-from outputs.view import KEY
+from outputs.view import KEY, View
 from tables.declare.code_fingerprint import digest
 from tables.refresh.json_values import to_json
 
@@ -50,30 +51,40 @@ class SearchIndex(Target):
     """A target in a folder of the home; each row is a document of its words and, unsearched, of its values.
 
     An index of other columns or another language is made next to the one before, which is searched until it is whole.
-    So is one after persons were forgotten whose values it reveals, since what tantivy replaces stays in its files.
+    So is one after persons were forgotten whose values it reveals, since what tantivy replaces stays in its files: the
+    one before is searched without its revealed columns. One in the making becomes whole whoever is forgotten meanwhile.
 
     Attributes:
         folder: has an index for each text and language.
         text: the columns whose words are found.
         note_refused: called before rows are left out for good, with the position that has them.
-        forgotten: returns the number of the last end of a key, if the index reveals values of persons.
+        reveal: the columns whose values of persons it has decrypted.
+        forgotten: returns the number of the last end of a key, from the keys.
+        ended: returns that number for who cannot read the keys.
     """
 
     folder: Path
     text: Sequence[str]
     language: str
     note_refused: Callable[[Sequence[Refused], Position], None] = field(compare=False)
+    reveal: Sequence[str] = ()
     forgotten: Callable[[], int] = field(default=lambda: 0, compare=False)
+    ended: Callable[[], int] = field(default=lambda: 0, compare=False)
 
     @property
     def place(self) -> Path:
-        """The folder of the index with these texts, without what is forgotten."""
-        ends = self.forgotten()
-        return self.folder / (self._kind + (f"-{ends}" if ends else ""))
+        """The folder of the index with these texts: the one in the making, else the one without what is forgotten."""
+        begun = [p for p in _indexes(self.folder) if self._is_alike(p) and (at := _position(p)) and at.heading]
+        return begun[0] if begun else self.folder / (f"{self._kind}.{self.forgotten()}" if self.reveal else self._kind)
 
     @property
     def _kind(self) -> str:
-        return digest([*self.text, self.language])[:12]
+        kind = digest([*self.text, self.language])[:12]
+        return f"{kind}.{digest(sorted(self.reveal))[:6]}" if self.reveal else kind
+
+    def _is_alike(self, place: Path) -> bool:
+        """Whether an index has these texts and reveals these columns, at whatever end of keys."""
+        return (place.name.rpartition(".")[0] if self.reveal else place.name) == self._kind
 
     @property
     def has_another(self) -> bool:
@@ -99,10 +110,10 @@ class SearchIndex(Target):
             refused = self._change(place, changes) if len(changes) or before is None else []
             if refused:
                 self.note_refused(refused, after)
-            self._note(place, after)
             for other in _indexes(self.folder) if after.heading is None else ():
                 if other != place:
                     shutil.rmtree(other)
+            self._note(place, after)
         return len(refused)
 
     def erase(self) -> None:
@@ -155,29 +166,39 @@ class SearchIndex(Target):
             words: in tantivy's language: words, `"a phrase"`, `-without`, `column:word`, `(one OR another)`.
 
         Raises:
-            TryAgain: no index is whole yet.
+            TryAgain: no index is whole yet, or only one that has what is forgotten in the columns that are searched.
             BadArgument: the words are no query.
         """
-        whole = [place for place in _indexes(self.folder) if (at := _position(place)) and not at.heading]
+        whole = {place: at for place in _indexes(self.folder) if (at := _position(place)) and not at.heading}
+        hint = "`./twofold outputs` shows how far it is."
         if not whole:
-            raise TryAgain(
-                f"The index {self.folder.name} is not whole yet.", hint="`./twofold outputs` shows how far it is."
-            )
-        chosen = max(whole, key=lambda place: place.name.startswith(self._kind))
+            raise TryAgain(f"The index {self.folder.name} is not whole yet.", hint=hint)
+        chosen = max(whole, key=lambda place: (self._is_alike(place), whole[place].forgotten))
         facts = json.loads((chosen / _STATE).read_text())
+        hidden = self._hidden(whole[chosen])
+        text = [column for column in facts["text"] if column not in hidden]
+        if not text or any(re.search(rf"\b{column}\s*:", words) for column in hidden):
+            raise TryAgain(f"{self.folder.name}: {', '.join(sorted(hidden))} cannot be searched now.", hint=hint)
         index = _opened(chosen, facts["text"], facts["language"])
         try:
-            query = index.parse_query(unicodedata.normalize("NFC", words), facts["text"], conjunction_by_default=True)
+            query = index.parse_query(unicodedata.normalize("NFC", words), text, conjunction_by_default=True)
         except ValueError as error:
             raise BadArgument(
                 f"{words!r} cannot be searched: {error}.",
                 hint='Write words, "a phrase", -without, column:word or (one OR another); quote other signs.',
             ) from error
         searcher = index.searcher()
+        left_out = {KEY, *hidden}
         return [
-            Match(score=score, row={name: value for name, value in _row(searcher, address).items() if name != KEY})
+            Match(score=score, row={c: value for c, value in _row(searcher, address).items() if c not in left_out})
             for score, address in searcher.search(query, limit).hits
         ]
+
+    def _hidden(self, at: Position) -> set[str]:
+        """Returns the columns of an index that have values of who is forgotten, or are revealed no more."""
+        revealed = set(View.parsed(at.definition).reveal)
+        is_behind = bool(revealed) and at.forgotten < self.ended()
+        return revealed if is_behind else revealed - {*self.reveal}
 
 
 def _row(searcher: Searcher, address: Any) -> dict[str, Any]:

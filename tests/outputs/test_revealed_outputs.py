@@ -15,7 +15,7 @@ import pytest
 
 from infra.delta.delta_writer import CHANGE
 from infra.delta.lake import Lake
-from infra.errors import BadDeclaration, BadSetting, SchemaMismatch
+from infra.errors import BadDeclaration, BadSetting, SchemaMismatch, TryAgain
 from infra.keys.ciphertext import seal
 from infra.keys.key_store import KeyStore, Person
 from outputs import next_step as reading
@@ -23,6 +23,7 @@ from outputs.copy_comparison import compare_copy
 from outputs.follow.output_state import StateFile
 from outputs.next_step import Step
 from outputs.resend import resend_from
+from outputs.targets import search_index
 from outputs.targets.open_target import open_queue, open_sender, open_target
 from outputs.targets.search_index import SearchIndex
 from outputs.view import KEY
@@ -235,6 +236,63 @@ def test_an_index_is_made_again_without_who_is_forgotten(people: RevealedTable, 
     assert set(found_in([index.folder], mails)) == {mails[1]}
     stored = {row["k"]: row["mail"] for row in index._stored()}
     assert stored == people.without("person7")
+
+
+def test_an_index_behind_an_end_is_searched_without_what_it_reveals(people: RevealedTable) -> None:
+    people.output = to_search(text=["mail", "note"], reveal=["mail"])
+    people.put("ann", "bob")
+    index = open_target(people.lake, people.table, people.output)
+    assert isinstance(index, SearchIndex)
+    people.follow(index)
+    people.forget("ann")
+    assert index.find(mail_of("ann"), 10) == index.find(mail_of("bob"), 10) == []
+    assert [match.row["k"] for match in index.find("note ann", 10)] == ["ann"]
+    assert "mail" not in index.find("note ann", 10)[0].row
+    with pytest.raises(TryAgain, match="mail cannot be searched now"):
+        index.find(f"mail : {mail_of('ann')}", 10)
+    people.follow(index)
+    assert index.find(mail_of("ann"), 10) == []
+    assert [match.row["mail"] for match in index.find(f"mail:{mail_of('bob')}", 10)] == [mail_of("bob")]
+
+
+def test_an_index_becomes_whole_though_one_is_forgotten_at_each_step(
+    people: RevealedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MOST_ROWS", 5)
+    people.output = to_search(text=["mail"], reveal=["mail"])
+    names = [f"person{number}" for number in range(20)]
+    people.put(*names)
+    index = open_target(people.lake, people.table, people.output)
+    assert isinstance(index, SearchIndex)
+    whole: set[Path] = set()
+    for name in names[:12]:
+        people.forget(name)
+        for _ in range(2):
+            people.step(index)
+            places = [place for place in index.folder.iterdir() if place.is_dir()]
+            whole |= {place for place in places if (at := search_index._position(place)) and not at.heading}
+    assert len(whole) >= 3
+    people.follow(index)
+    assert found_in([index.folder], [mail_of(name) for name in names[:12]]) == {}
+    assert {row["k"]: row["mail"] for row in index._stored()} == people.without(*names[:12])
+    assert len([place for place in index.folder.iterdir() if place.is_dir()]) == 1
+
+
+@pytest.mark.parametrize("reveal", [(), ("note",)])
+def test_an_index_that_reveals_less_has_nothing_of_the_rest(people: RevealedTable, reveal: tuple[str, ...]) -> None:
+    declared = to_search(text=["mail", "note"], reveal=["mail", "note"])
+    people.output, mails = declared, [mail_of("ann"), mail_of("bob")]
+    people.put("ann", "bob")
+    index = open_target(people.lake, people.table, people.output)
+    people.follow(index)
+    people.output = replace(declared, reveal=reveal)
+    index = open_target(people.lake, people.table, people.output)
+    assert isinstance(index, SearchIndex)
+    assert len(found_in([index.folder], mails)) == 2
+    with pytest.raises(TryAgain, match="mail"):
+        index.find(f"mail:{mails[0]}", 10)
+    people.follow(index)
+    assert found_in([index.folder], mails) == {}
 
 
 def test_no_other_user_reads_what_an_output_keeps_in_the_home(people: RevealedTable) -> None:
