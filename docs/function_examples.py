@@ -65,7 +65,11 @@ FUNCTION_EXAMPLES: dict[str, list[tuple[str, str]]] = {
         (
             'readings.groupBy("sensor").pivot("value").count()',
             'readings.groupBy("sensor").pivot("value", [1, 2]).count()',
-        )
+        ),
+        (
+            'readings.select("sensor", "value").transpose("sensor")',
+            'readings.groupBy("sensor").pivot("value", [1, 2]).agg(F.max("value"))',
+        ),
     ],
     "impure-function": [
         ('readings.withColumn("seen_at", F.current_timestamp())', 'readings.withColumn("seen_at", F.col("read_at"))'),

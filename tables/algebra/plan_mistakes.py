@@ -63,7 +63,7 @@ ELSEWHERE = Refusal(
 PIVOT = Refusal(
     name="pivot-without-values",
     subject=Subject.CLOCK,
-    shape="calls pivot() without its values",
+    shape="calls {function}",
     why="its columns are then those of the day when the table was made",
     instead='Name the values: pivot("kind", ["a", "b"]).',
 )

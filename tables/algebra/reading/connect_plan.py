@@ -179,7 +179,7 @@ class _Reader:
 
     def _aggregate(self, one: Any) -> Relation:
         if one.HasField("pivot") and not one.pivot.values:
-            return self._build.refused(PIVOT.mistake())
+            return self._build.refused(PIVOT.mistake(function="pivot() without its values"))
         below, node = self.relation(one.input), self._build.node()
         by = [self._group(expression, below, node) for expression in one.grouping_expressions]
         columns = self._each_of(one.aggregate_expressions, below, node)
@@ -187,6 +187,11 @@ class _Reader:
             cells = [("", self._of_literal(value, [below], node)) for value in one.pivot.values]
             return pivot(below, by, self._value(one.pivot.col, [below], node), cells, columns, self._build)
         return self._build.grouped(below, by, [*by, *columns], self._sets(one, by, below, node))
+
+    def _columns_of_rows(self, function: str, _: Any) -> Relation:
+        return self._build.refused(PIVOT.mistake(function=f"{function}()"))
+
+    _transpose, _crosstab = partialmethod(_columns_of_rows, "transpose"), partialmethod(_columns_of_rows, "crosstab")
 
     def _sets(self, one: Any, by: Sequence[Named], below: Relation, node: int) -> list[frozenset[int]]:
         """Returns the places in `by` that each grouping goes by; none: there is one, by all."""

@@ -57,6 +57,8 @@ GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'
             'readings.groupBy("sensor").pivot("value").count()',
             r"calls pivot\(\) without its values.*\nHint: Name the values",
         ),
+        ('readings.crosstab("sensor", "value").withColumn("sensor", F.lit(1))', r"calls crosstab\(\): its columns are"),
+        ('readings.transpose("sensor").withColumn("sensor", F.col("key"))', r"calls transpose\(\): its columns are"),
         (
             'sql("SELECT r.* FROM {r} AS r WHERE value NOT IN (SELECT value FROM {r} LIMIT 3)", r=readings)',
             r"uses limit\(\) without a total order",
