@@ -112,9 +112,11 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
         run_steps(settings, domain, start, steps)
     out.rule("[bold]5[/] Prove it", align="left")
     with step("Compute every table from the source with DuckDB, compare row by row") as shown:
-        from cli.demo.demo_report import draw
+        from cli.demo.demo_report import draw, record_proofs
+        from infra.delta.lake import Lake
 
         account = draw(settings, registry, domain, unexplained, shown.count)
+        record_proofs(Lake(settings), registry, account.tables)
     if domain in FOLLOWED:
         account = replace(account, followers=_followers(settings, registry, domain))
     print_account(account)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from batch.ledgers.run_ledgers import Ledgers
+from batch.ledgers.run_result import Audited, run_name
 from cli.demo.followers import Followed, not_forgotten
 from cli.sql_query import Analyst
 from infra.delta.lake import QUARANTINE, Lake
@@ -18,6 +20,7 @@ from outputs.copy_comparison import compare_copy
 from outputs.targets.open_target import open_target
 from status.fold import Facts
 from streaming.query.progress import last_of
+from tables.declare.code_fingerprint import fingerprint
 from traffic import ack_journal
 from traffic.expected import expected_tables
 from traffic.sources import source_of
@@ -188,6 +191,15 @@ def draw(
             if output.is_read
         ],
     )
+
+
+def record_proofs(lake: Lake, registry: Registry, tables: Sequence[TableAccount]) -> None:
+    """Records the comparisons of tables in the ledger, each as an audit of all rows."""
+    for one in tables:
+        wrong = (one.unexplained or 0) + one.missing + one.extra + one.changed
+        whole = Audited(table=one.name, run=run_name("audit"), turn=0, of=1, version=lake.version(one.name))
+        audited = replace(whole, rows=one.compared, unexplained=wrong)
+        Ledgers(lake).record_audit(audited, fingerprint(registry.find_table(one.name)))
 
 
 def account_of_copy(lake: Lake, table: Table, output: Output, patience_s: float = COPY_S) -> CopyAccount:

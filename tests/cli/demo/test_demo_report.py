@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from cli.demo.demo_report import TopicAccount, account_of_topic
+from cli.demo.demo_report import TableAccount, TopicAccount, account_of_topic, record_proofs
 from cli.sql_query import Analyst
 from infra.delta.lake import Lake
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.settings import Settings
+from status.proofs import Proof, proof_days
 from tables.declare import registry
 from traffic.ack_journal import AckJournal, Row, directory
 
@@ -92,3 +94,14 @@ def test_records_after_the_log_was_read_do_not_count(tmp_path: Path) -> None:
 
 def test_a_record_whose_acknowledgement_a_kill_cut_off_is_no_fault(tmp_path: Path) -> None:
     assert account(tmp_path, [(0, 0), (0, 1), (1, 0)], [(0, 2)], SENT[:-1]).is_right
+
+
+def test_what_the_demo_compared_is_on_the_page_of_proofs(tmp_path: Path) -> None:
+    lake, name = Lake(Settings(home=tmp_path)), "flights.carrier_days"
+    write(lake, name, [(0, 0)])
+    drawn = TableAccount(
+        name=name, rows=9, by_stream=7, late=3, corrected=2, unexplained=0, compared=8, missing=0, extra=1, changed=0
+    )
+    record_proofs(lake, registry.load(), [drawn])
+    [proof] = proof_days(lake, datetime.now(UTC) - timedelta(days=1))[name, "audit"].values()
+    assert proof == Proof(audits=1, repairs=0, rows=8, unexplained=1, is_whole=True)
