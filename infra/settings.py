@@ -102,8 +102,8 @@ class Settings:
     airflow_users: str = _setting(
         "",
         "further users of Airflow and of the page, `name:role, name:role`; a `viewer` reads, a `user` also starts runs "
-        "and approves, an `op` also sets pools and variables, an `admin` may all; `up` prints their passwords; empty: "
-        "the user `admin` alone",
+        "and approves, an `op` also sets pools and variables, an `admin` may all; `up` names the files of their "
+        "passwords; empty: the user `admin` alone",
     )
     spark: str = _setting(
         "",

@@ -15,7 +15,7 @@ from cli.commands.outputs_commands import outputs_table
 from cli.console import Json, make_table, out, print_json, step
 from cli.outputs_start import keeps_copies
 from infra.errors import LogGap
-from infra.settings import ADMIN, Settings
+from infra.settings import ADMIN, PREFIX, Settings
 from infra.text.printable import NOTHING, shown_age, shown_bytes, shown_duration
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def up(
     spark: Annotated[
         bool, typer.Option("--spark/--no-spark", help="With a Spark server; without, each command starts a JVM.")
     ] = True,
+    show_passwords: Annotated[bool, typer.Option(help="Print passwords, not the files that have them.")] = False,
 ) -> None:
     """Start the platform: broker, streams, Spark server, Airflow; if declared, databases, receiver of webhooks, copies.
 
@@ -51,7 +52,7 @@ def up(
     settings = Settings.from_environment()
     registry = start_platform(settings, domains or (), airflow=airflow, streams=streams, spark=spark)
     out.print()
-    print_addresses(settings, registry, airflow=airflow)
+    print_addresses(settings, registry, airflow=airflow, with_passwords=show_passwords)
     _print_not_run(registry)
     wait_for_tables(settings, registry)
 
@@ -135,21 +136,25 @@ def page() -> None:
     from page.server.standalone import address, serve
 
     settings = Settings.from_environment()
-    out.print(f"{address(settings)}  [dim]{'; '.join(map(escape, _users(settings)))}; stop it with Ctrl-C[/]")
+    out.print(f"{address(settings)}  [dim]{'; '.join(map(escape, _users(settings, False)))}; stop it with Ctrl-C[/]")
     serve(settings)
 
 
-def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = True) -> None:
+def print_addresses(
+    settings: Settings, registry: Registry, *, airflow: bool = True, with_passwords: bool = False
+) -> None:
     """Prints the addresses of the platform's pages, and the next commands."""
+    from infra.postgres.database_connection import password_file
     from tables.declare.sources.webhook_topic import webhook_topics
 
     lines = []
     if airflow:
-        lines += [("Airflow", settings.airflow_address), *(("", user) for user in _users(settings))]
+        lines += [("Airflow", settings.airflow_address), *(("", user) for user in _users(settings, with_passwords))]
         lines += [("Page", f"{settings.airflow_address}/twofold/")]
     for at, names in _databases(settings, registry).items():
         lines += [("Database", f"{at.host}:{at.port}, database {' and '.join(names)}")]
-        lines += [("", f"user {at.user}, password {at.password}")]
+        word = at.password if with_passwords else f"in {password_file(settings)}"
+        lines += [("", f"user {at.user}, password {word}")]
     if topics := webhook_topics(registry):
         lines += [("Webhooks", f"{settings.receiver_address}/{topics[0].domain}/{topics[0].name}")]
         lines += [("", f"secrets in {settings.webhook_secrets_file}")]
@@ -166,14 +171,15 @@ def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = T
     out.print(Panel(body, title="Twofold is running", expand=False))
 
 
-def _users(settings: Settings) -> list[str]:
-    """Returns a line for each user of Airflow."""
-    from infra.airflow.airflow_processes import passwords
+def _users(settings: Settings, with_passwords: bool) -> list[str]:
+    """Returns a line for each user of Airflow, with the password or where it is."""
+    from infra.airflow.airflow_processes import directory, passwords
 
-    return [
-        f"user {name}, password {word}{'' if name == ADMIN else f', {settings.roles[name]}'}"
-        for name, word in passwords(settings).items()
-    ]
+    words = passwords(settings)
+    if not with_passwords:
+        own = {ADMIN: f"as {PREFIX}AIRFLOW_PASSWORD has it"} if settings.airflow_password else {}
+        words = {name: f"in {directory(settings)}/secrets/{name}.password" for name in words} | own
+    return [f"user {name}, password {word}, {settings.roles[name]}" for name, word in words.items()]
 
 
 def _databases(settings: Settings, registry: Registry) -> dict[Address, list[str]]:

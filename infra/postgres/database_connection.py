@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -77,7 +78,12 @@ def parsed_address(url: str) -> Address:
 
 def password(settings: Settings) -> str:
     """Returns the password of the supervised database, generated once."""
-    return ensure_secret(settings.home / "database-password")
+    return ensure_secret(password_file(settings))
+
+
+def password_file(settings: Settings) -> Path:
+    """Returns the file that has it."""
+    return settings.home / "database-password"
 
 
 def query(settings: Settings, sql: Query, values: Params | None = None, *, timeout_s: float = 30) -> list[TupleRow]:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from cli.commands.platform_commands import print_addresses
 from cli.platform_start import _ensure_topics, _failed, _wait_spark
+from infra.airflow.airflow_processes import passwords
 from infra.chosen_domains import choose_domains
 from infra.delta.lake import Lake
 from infra.errors import BadSetting
 from infra.kafka.record_producer import producing
+from infra.postgres.database_connection import password
 from infra.process.supervisor import ProcessState
 from infra.settings import Settings
 from status.observer import Observer
@@ -150,3 +153,19 @@ def test_up_makes_the_keys_of_persons_once(broker: Settings, home: Path, tmp_pat
     with pytest.raises(BadSetting, match=r"up\.logins: there are records"):
         _ensure_topics(settings, registry)
     assert not settings.keys_file.exists()
+
+
+@pytest.mark.parametrize("are_shown", [False, True])
+def test_passwords_are_printed_when_asked_for_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], are_shown: bool
+) -> None:
+    monkeypatch.setattr("cli.commands.platform_commands.out.width", 400)
+    settings = Settings(home=tmp_path, airflow_users="vera:viewer", airflow_password="sesame")
+    print_addresses(settings, load(), with_passwords=are_shown)
+    printed = capsys.readouterr().out
+    secrets = {*passwords(settings).values(), password(settings)}
+    assert {secret in printed for secret in secrets} == {are_shown}
+    vera, database = tmp_path / "airflow" / "secrets" / "vera.password", tmp_path / "database-password"
+    for place in ("as TWOFOLD_AIRFLOW_PASSWORD has it", f"in {vera}, viewer", f"in {database}"):
+        assert (f"password {place}" in printed) is not are_shown
+    assert vera.read_text().strip() in secrets
