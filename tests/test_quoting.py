@@ -14,6 +14,7 @@ from tests.test_rooms import MAY_IMPORT, files_of, imports_of
 QUOTING = "infra/sql/"
 NOT_SQL = {
     "batch/ledgers/corrected_rows.py": "a command of a shell",
+    "batch/people/certificate.py": "a command of a shell",
     "cli/capture_scaffold.py": "Python",
     "cli/commands/session_commands.py": "Python",
     "cli/run_view.py": "a command of a shell",
@@ -42,7 +43,7 @@ READS_OTHER_TEXT = {
     "infra/capture/captured_table.py": "names of captures",
     "infra/capture/catalog_changes.py": "a size in the name of a type",
     "infra/capture/debezium_connector.py": "nothing: it escapes names for Debezium's own patterns",
-    "infra/delta/table_copy.py": "names of files of a Delta log",
+    "infra/delta/logged_commit.py": "names of files of a Delta log",
     "infra/duration.py": "durations",
     "infra/encodings/column_types.py": "types of columns of a declaration",
     "infra/encodings/json/json_fields.py": "bytes of JSON",

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 WRITER = "_writer"
+_LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*parquet)")
+
+
+def logged_version(file: str) -> int | None:
+    """Returns the version to which a file of a log belongs, by its name; None: to none."""
+    match = _LOG_FILE.fullmatch(file)
+    return int(match[1]) if match else None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,8 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from infra.delta.lake import Lake
+from infra.delta.logged_commit import logged_version
 
-_LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*parquet)")
 _LAST_CHECKPOINT = "_last_checkpoint"
 COPIES, _BEFORE = "_copies", "_before"
 """Folders of a lake: of copies that work on, and of tables as runs have changed them."""
@@ -45,7 +44,7 @@ def copy_table(source: Lake, target: Lake, name: str, since: int) -> int:
     pointer = last_checkpoint.read_text() if last_checkpoint.exists() else ""
     source.version(name)  # there is such a table
     files = [file.name for file in (root / "_delta_log").iterdir()]
-    log = {file: int(match[1]) for file in files if (match := _LOG_FILE.fullmatch(file))}
+    log = {file: version for file in files if (version := logged_version(file)) is not None}
     target.history(name).raise_floor(source.history(name).floor())
     newest = max(version for file, version in log.items() if file.endswith(".json"))
     checkpoints = [version for file, version in log.items() if ".checkpoint." in file and version <= newest]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +22,7 @@ import msgspec
 import pyarrow as pa
 
 from infra.delta.history import REPLACED_IN_CHECKPOINTS, Floor, Hold
-from infra.delta.logged_commit import WRITER
+from infra.delta.logged_commit import WRITER, logged_version
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from infra.delta.lake import Lake
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
-_LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*parquet)")
 _SHARE = 20  # of the time between two trims that one may take
 _log = logging.getLogger("twofold.trim")
 
@@ -218,7 +216,7 @@ class Trim:
     def _log_files(self) -> list[tuple[int, str]]:
         """Lists the files of the log, the oldest first, so that one that is killed leaves no hole."""
         names = (file.name for file in (self._root / "_delta_log").iterdir())
-        return sorted((int(match[1]), name) for name in names if (match := _LOG_FILE.fullmatch(name)))
+        return sorted((version, name) for name in names if (version := logged_version(name)) is not None)
 
 
 class _File(msgspec.Struct):
