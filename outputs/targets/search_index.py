@@ -177,7 +177,7 @@ class SearchIndex(Target):
         facts = json.loads((chosen / _STATE).read_text())
         hidden = self._hidden(whole[chosen])
         text = [column for column in facts["text"] if column not in hidden]
-        if not text or any(re.search(rf"\b{column}\s*:", words) for column in hidden):
+        if not text or any(re.search(rf"\b{re.escape(column)}\s*:", words) for column in hidden):
             raise TryAgain(f"{self.folder.name}: {', '.join(sorted(hidden))} cannot be searched now.", hint=hint)
         index = _opened(chosen, facts["text"], facts["language"])
         try:
