@@ -71,6 +71,12 @@ FUNCTION_EXAMPLES: dict[str, list[tuple[str, str]]] = {
             'readings.groupBy("sensor").pivot("value", [1, 2]).agg(F.max("value"))',
         ),
     ],
+    "question-to-spark": [
+        (
+            'readings.where(F.col("value") == readings.agg(F.max("value")).first()[0])',
+            'readings.join(readings.agg(F.max("value").alias("most")), F.col("value") == F.col("most"))',
+        )
+    ],
     "impure-function": [
         ('readings.withColumn("seen_at", F.current_timestamp())', 'readings.withColumn("seen_at", F.col("read_at"))'),
         ("readings.where(F.rand() < 0.1)", 'readings.where(F.pmod(F.hash("sensor"), F.lit(10)) == 0)'),

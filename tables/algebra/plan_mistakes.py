@@ -67,6 +67,13 @@ PIVOT = Refusal(
     why="its columns are then those of the day when the table was made",
     instead='Name the values: pivot("kind", ["a", "b"]).',
 )
+ASKS_FOR_ROWS = Refusal(
+    name="question-to-spark",
+    subject=Subject.CLOCK,
+    shape="asks Spark by {function}()",
+    why="a refresh calls the function over no rows, and keeps the answer",
+    instead='Find the value in the query: join with rows.agg(F.max("value").alias("most")); name the values.',
+)
 """Found while the plan is read, since the columns of the rows are not known."""
 
 

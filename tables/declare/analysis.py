@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration, TwofoldError, nearest
+from infra.spark.lazy_frames import AsksForRows, only_lazily
 from infra.sql.impure_functions import IMPURE
 from tables.algebra.mistake_list import require_none
-from tables.algebra.plan_mistakes import IMPURE_FUNCTION, NO_SUCH_COLUMN
+from tables.algebra.plan_mistakes import ASKS_FOR_ROWS, IMPURE_FUNCTION, NO_SUCH_COLUMN
 from tables.algebra.reading.called_functions import impure_function
 from tables.algebra.refusal import Refusal
 from tables.declare.inference import RECORD
@@ -137,16 +138,30 @@ def _analyse(
     }
     place = f"tables/{table.domain}/{table.name}.py: {table.derive.__name__}"
     try:
-        rows = table.derive(**frames)
+        rows = rows_of(table, frames)
         if not hasattr(rows, "schema"):
             raise TypeError(f"returned {type(rows).__name__}; expected a DataFrame")
         schema = rows.schema
     except Exception as error:
         names = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
-        return [_explained(place, error, names)], None
+        is_told = isinstance(error, BadDeclaration) and isinstance(error.__cause__, AsksForRows)
+        return [error if is_told else _explained(place, error, names)], None
     impure = [mistake] if (mistake := impure_call(table, rows)) else []
     wrong = [*wrong_columns(table, rows.columns), *wrong_types(table, schema), *_wrong_rules(table, rows)]
     return [*impure, *wrong], schema
+
+
+def rows_of(table: Table, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Calls the table's function.
+
+    Raises:
+        BadDeclaration: it asks Spark a question.
+    """
+    try:
+        with only_lazily(frames.values()):
+            return table.derive(**frames)
+    except AsksForRows as error:
+        raise _mistake(table, ASKS_FOR_ROWS, function=error.method) from error
 
 
 def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclaration:

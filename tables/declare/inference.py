@@ -10,13 +10,14 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from infra.atomic_write import write_atomically
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration, Unproved
+from infra.spark.lazy_frames import AsksForRows
 from tables.algebra import spark_functions
 from tables.algebra.dependencies import (
     by_source,
@@ -33,7 +34,7 @@ from tables.algebra.dependencies import (
 from tables.algebra.expression_sql import sql_of
 from tables.algebra.keys import determined, is_time_window, keys, missing_of_key
 from tables.algebra.mistake_list import require_none
-from tables.algebra.plan_mistakes import find_mistakes
+from tables.algebra.plan_mistakes import ASKS_FOR_ROWS, find_mistakes
 from tables.algebra.reading.connect_plan import read_function
 from tables.algebra.refusal import PlanMistake
 from tables.algebra.relations import (
@@ -192,7 +193,10 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
         root = read_function(draft.derive, columns, {name: _kinds(source) for name, source in sources.items()})
     except BadDeclaration as fault:
         # A function that cannot be read may make a row of several.
-        return Inference(reasons=dict.fromkeys(("primary_key", "recompute_by"), fault.message), several=UNREAD)
+        unread = Inference(reasons=dict.fromkeys(("primary_key", "recompute_by"), fault.message), several=UNREAD)
+        if isinstance(asked := fault.__cause__, AsksForRows):
+            return replace(unread, mistakes=[replace(ASKS_FOR_ROWS.mistake(function=asked.method), runs=False)])
+        return unread
     return _Inferring(draft, root, sources).infer()
 
 

@@ -15,7 +15,7 @@ from infra.delta.file_pruning import prune_files
 from infra.errors import BadDeclaration
 from infra.rows.rows import R, are_here, column_names, dialect_of, run_sql, with_null
 from infra.sql.names import DUCKDB, SPARK
-from tables.declare.analysis import impure_call, wrong_columns
+from tables.declare.analysis import impure_call, rows_of, wrong_columns
 from tables.declare.inference import RECORD
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.personal import ending_columns
@@ -54,7 +54,7 @@ def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
     from pyspark.sql import DataFrame
 
     try:
-        rows = table.derive(**inputs)
+        rows = rows_of(table, inputs)
     except (PySparkException, Py4JJavaError) as error:  # the latter where its analyser itself has failed
         raise BadDeclaration(
             f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} fails: {_first_line(error)}",

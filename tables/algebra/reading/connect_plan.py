@@ -12,6 +12,7 @@ from infra.sql.names import SPARK
 from tables.algebra.expression_sql import PLAIN_TYPES
 from tables.algebra.plan_mistakes import ELSEWHERE, PIVOT
 from tables.algebra.reading.function_plan import plan_of
+from tables.algebra.reading.known_schema import schema_of
 from tables.algebra.reading.pivots import pivot, unpivot
 from tables.algebra.reading.plan_builder import (
     NotUnderstood,
@@ -57,7 +58,11 @@ def read_function(
     Raises:
         BadDeclaration: the plan cannot be had without data, and why.
     """
-    return _Reader(PlanBuilder(inputs, kinds)).relation(plan_of(function, inputs))
+
+    def read(plan: Any) -> Relation:
+        return _Reader(PlanBuilder(inputs, kinds)).relation(plan)
+
+    return read(plan_of(function, inputs, lambda plan: schema_of(read(plan))))
 
 
 class _Reader:

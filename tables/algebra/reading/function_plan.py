@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from infra.errors import BadDeclaration
+from infra.spark.lazy_frames import AsksForRows, method_called
+from tables.algebra.plan_mistakes import ASKS_FOR_ROWS
 
 _analysing: ContextVar[bool] = ContextVar("analysing", default=False)
 _patching = threading.Lock()
@@ -27,8 +29,10 @@ class _Session:
 
     is_mock_session = True
     session_id = "analysis"
-    client: Any = None
     _user_id = "analysis"
+
+    def __init__(self, schema_of: Callable[[Any], Any]) -> None:
+        self.client = _Client(schema_of)
 
     def sql(self, query: str, _: Any = None, **inputs: Any) -> Any:
         """Builds a query over its inputs, each under a name that the query itself has not."""
@@ -44,24 +48,55 @@ class _Session:
         return DataFrame(SQL(query.format_map(names), views=views), session)
 
 
-def plan_of(function: Callable[..., Any], inputs: Iterable[str]) -> Any:
+class _Client:
+    """Answers with the columns of a plan, and refuses what takes Spark to answer."""
+
+    def __init__(self, schema_of: Callable[[Any], Any]) -> None:
+        self._schema_of = schema_of
+
+    def _set_relation_in_plan(self, plan: Any, relation: Any) -> None:
+        plan.root.CopyFrom(relation)
+
+    def schema(self, plan: Any) -> Any:
+        return self._schema_of(plan.root)
+
+    def _analyze(self, method: str, **_: Any) -> None:
+        if method not in ("persist", "unpersist"):
+            raise AsksForRows(method_called())
+
+    def __getattr__(self, name: str) -> Any:
+        raise AsksForRows(method_called())
+
+
+def _unknown_schema(_: Any) -> Any:
+    raise ValueError("it asks Spark for the columns of rows")
+
+
+def plan_of(
+    function: Callable[..., Any], inputs: Iterable[str], schema_of: Callable[[Any], Any] = _unknown_schema
+) -> Any:
     """Returns the client's plan of the function's result; each input is read as a table of its parameter's name.
 
+    Args:
+        schema_of: the columns of a plan, which the function may ask for.
+
     Raises:
-        BadDeclaration: the plan cannot be had without data, and why.
+        BadDeclaration: the plan cannot be had without data, and why; caused by `AsksForRows` if it asks for them.
     """
     try:
         with _by_client():
             from pyspark.sql.connect.dataframe import DataFrame
             from pyspark.sql.connect.plan import Read
 
-            session: Any = _Session()
+            session: Any = _Session(schema_of)
             rows = function(**{name: DataFrame(Read(name), session) for name in inputs})
             return rows._plan.plan(session)
+    except AsksForRows as error:
+        raise ASKS_FOR_ROWS.error(function=error.method) from error
     except Exception as error:
         said = f"{type(error).__name__}: {str(error)[:80]}"
         if isinstance(error, AttributeError) and "_Session" in said:
-            said = "it asks Spark for rows or for their schema"
+            said = "it asks Spark's session for more than a query"
         raise BadDeclaration(f"{function.__name__} cannot be read without running Spark ({said})") from error
 
 

@@ -177,8 +177,27 @@ def inference_of(table: Table) -> dict[str, Any]:
         ),
         pytest.param(
             "@table()\ndef t(readings):\n    return readings.select(readings.columns)\n",
-            "cannot be read without running Spark",
-            id="a function that asks for data",
+            {"primary_key": ("sensor", "read_at"), "event_time": "read_at", "recompute_by": ("sensor", "read_at")},
+            id="a function that asks for columns",
+        ),
+        pytest.param(
+            "@table()\ndef t(readings):\n    texts = [name for name, kind in readings.dtypes if kind == 'string']\n"
+            '    return readings.groupBy(texts).agg(F.count("*").alias("n"))\n',
+            {"primary_key": ("sensor",), "recompute_by": ("sensor",)},
+            id="a function that asks for types",
+        ),
+        pytest.param(
+            "@table()\ndef t(readings):\n    kinds = dict(readings.withColumn('x', F.schema_of_json('{}')).dtypes)\n"
+            '    return readings.where(F.lit(kinds["x"] == "string"))\n',
+            "cannot be read without running Spark .*the type of x, which only Spark knows",
+            id="a function that asks for a type that is not known",
+        ),
+        pytest.param(
+            '@table(primary_key=["sensor", "read_at"], recompute_by=[])\ndef t(readings):\n'
+            '    most = readings.agg(F.max("value")).first()[0]\n'
+            '    return readings.where(F.col("value") == F.lit(most))\n',
+            r"asks Spark by first\(\): a refresh calls the function over no rows, and keeps the answer",
+            id="a function that asks for rows",
         ),
         pytest.param(
             edited(HOURS.format(given=""), 'window("read_at"', 'window(F.to_timestamp("sensor", "yyyy")'),

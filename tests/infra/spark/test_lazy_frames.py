@@ -1,0 +1,48 @@
+"""A table's function that asks Spark for rows while it is called would keep the answer of the first call."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import pytest
+
+from infra.errors import BadDeclaration
+from infra.spark.lazy_frames import AsksForRows, only_lazily
+from tables.declare.analysis import rows_of
+from tests.tables.declared import a_table
+
+
+class Frame:
+    """What a function gets."""
+
+    columns = ("sensor",)
+
+    def first(self) -> list[int]:
+        return [1]
+
+    @property
+    def isStreaming(self) -> bool:
+        return False
+
+    @cached_property
+    def rdd(self) -> str:
+        return "rows"
+
+
+@pytest.mark.parametrize("asked", ["first", "isStreaming", "rdd"])
+def test_a_frame_answers_only_when_no_query_is_built(asked: str) -> None:
+    frame = Frame()
+    with pytest.raises(AsksForRows, match=asked), only_lazily([frame]):
+        _ = getattr(frame, asked) if asked != "first" else frame.first()
+    with only_lazily([frame]):
+        assert frame.columns == ("sensor",)
+    assert (frame.first(), frame.isStreaming, frame.rdd) == ([1], False, "rows")
+
+
+def test_a_function_that_only_spark_can_read_is_refused_where_it_asks() -> None:
+    def filtered(readings: Any) -> Any:
+        return readings.first()
+
+    with pytest.raises(BadDeclaration, match=r"hours\.py: asks Spark by first\(\).*keeps the answer"):
+        rows_of(a_table(derive=filtered), {"readings": Frame()})  # type: ignore[dict-item]
