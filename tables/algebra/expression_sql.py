@@ -47,10 +47,26 @@ def sql_of(value: Expr) -> str | None:
         case Call(function="field", arguments=(struct, Literal(text=name))):
             outer = sql_of(struct)
             return outer and f"{outer}.{_written(name)}"
+        case Call(function="case", arguments=(Literal(text=marks), *values)):
+            count, has_operand = marks.split()
+            return _case_sql(values, int(count), has_operand=has_operand == "True")
+        case Call(function="when", arguments=values):
+            return _case_sql(values, len(values) // 2 * 2, has_operand=False)
         case Call():
             texts = [sql for one in value.arguments if (sql := sql_of(one))]
             return _call_sql(value.function, texts) if len(texts) == len(value.arguments) else None
     return None
+
+
+def _case_sql(values: Sequence[Expr], count: int, *, has_operand: bool) -> str | None:
+    """Writes a CASE of branches, so many conditions and values, an operand and what else holds."""
+    texts = [sql for one in values if (sql := sql_of(one))]
+    if len(texts) != len(values):
+        return None
+    branches, rest = texts[:count], texts[count:]
+    operand = f"{rest.pop(0)} " if has_operand else ""
+    whens = [f"WHEN {one} THEN {value}" for one, value in zip(branches[::2], branches[1::2], strict=True)]
+    return f"CASE {operand}{' '.join([*whens, *(f'ELSE {one}' for one in rest)])} END"
 
 
 def _written(name: str) -> str:
@@ -66,7 +82,7 @@ def _call_sql(function: str, texts: Sequence[str]) -> str | None:
         return f"({texts[0]} IN ({', '.join(texts[1:])}))"
     if function == "between":
         return f"({texts[0]} BETWEEN {texts[1]} AND {texts[2]})"
-    if function in ("case", "filter"):
+    if function == "filter":
         return None
     if function in ("and", "or", "like", "ilike", "rlike", "div") or not function[0].isalpha():
         return f"({texts[0]} {function} {texts[1]})" if len(texts) == 2 else None

@@ -36,6 +36,7 @@ from tables.algebra.keys import determined, is_time_window, keys, missing_of_key
 from tables.algebra.mistake_list import require_none
 from tables.algebra.plan_mistakes import ASKS_FOR_ROWS, find_mistakes
 from tables.algebra.reading.connect_plan import read_function
+from tables.algebra.reading.expression_text import fault_of
 from tables.algebra.refusal import PlanMistake
 from tables.algebra.relations import (
     Call,
@@ -297,7 +298,7 @@ class _Inferring:
                 written = {
                     source: value.name if isinstance(value, Column) else sql
                     for source, value in values.items()
-                    if (sql := sql_of(value))
+                    if (sql := sql_of(value)) and not fault_of(sql)
                 }
                 if written:
                     scopes[name] = written

@@ -369,6 +369,16 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="SQL text of a session",
         ),
         pytest.param(
+            '@table()\ndef t(readings):\n    kind = F.when(F.col("value") > 1, "high").otherwise("low").alias("kind")\n'
+            '    return readings.groupBy(kind).agg(F.count("*").alias("n"))\n',
+            {
+                "primary_key": ("kind",),
+                "recompute_by": ("kind",),
+                "scope_columns": {"readings": {"kind": "CASE WHEN (value > 1) THEN 'high' ELSE 'low' END"}},
+            },
+            id="a group by a choice",
+        ),
+        pytest.param(
             SQL.format(given='primary_key=["sensor"], recompute_by=[]', more="").replace("r.*", "rand() AS r"),
             "t calls rand",
             id="chance in SQL text",
