@@ -19,8 +19,8 @@ from batch.audit.hash_buckets import Turn
 from batch.capture.snapshot_deletions import PLACE
 from infra.capture.captured_table import Capture
 from infra.capture.catalog_changes import SIZE
-from infra.capture.debezium_connector import WRITE_MARK
 from infra.capture.debezium_decoder import EPOCH
+from infra.capture.log_marks import WRITE_MARK
 from infra.capture.table_catalog import CatalogColumn, columns_of
 from infra.duckdb_session import query
 from infra.errors import CaptureFailed

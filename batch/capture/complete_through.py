@@ -60,7 +60,7 @@ def complete_through(lake: Lake, registry: Registry, tables: Sequence[Table]) ->
     if not common:
         raise CaptureFailed(
             f"{', '.join(table.full_name for table in tables)} have met no mark in common since their snapshots.",
-            hint="One is written every 10 s while the captures run. After the database was restored, "
+            hint="One is written each minute at least while the captures run. After the database was restored, "
             "`./twofold status` shows which captures are still of the time before.",
         )
     return max(common)
@@ -106,7 +106,7 @@ def _of_topic(lake: Lake, topic: Topic, table: Table, version: int) -> set[Mark]
     if not len(marks):
         raise CaptureFailed(
             f"{table.full_name} has met no mark since the newest snapshot of {topic.captures}.",
-            hint="One is written every 10 s while the captures run: see `./twofold status`.",
+            hint="One is written each minute at least while the captures run: see `./twofold status`.",
             topic=name,
         )
     capture = Capture(topic=name, table=topic.captures or "", snapshot=newest["snapshot"])

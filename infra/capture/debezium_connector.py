@@ -14,6 +14,7 @@ from psycopg import sql
 from infra.capture import kafka_connect
 from infra.capture.captured_table import MARK_PREFIX, PREFIX, UNCHANGED, Capture, again, snapshot_number
 from infra.capture.catalog_changes import lost_since, to_note, unfit_table
+from infra.capture.log_marks import MARK_CHANGES
 from infra.capture.table_catalog import CatalogTable, note_again, note_table, table_today
 from infra.errors import CaptureFailed, ConnectUnreachable, StatementRefused, TwofoldError
 from infra.postgres.database_connection import address, connected, query
@@ -22,9 +23,6 @@ from infra.settings import Settings
 from infra.sql.names import POSTGRES
 
 RELEASE_S = 30.0  # how long a stopped connector may hold its slot
-_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text"
-WRITE_MARK = f"SELECT pg_logical_emit_message(false, {POSTGRES.literal(MARK_PREFIX)}, {_NOW})"
-"""A mark with the database's time, in microseconds. Changes committed before it precede it in each topic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +83,7 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
         "unavailable.value.placeholder": UNCHANGED,
         # A table without changes would hold back the slot, and the log of the database with it.
         "heartbeat.interval.ms": "10000",
-        "heartbeat.action.query": WRITE_MARK
+        "heartbeat.action.query": MARK_CHANGES
         if capture.writes_marks
         else f"SELECT pg_logical_emit_message(false, {POSTGRES.literal(capture.name)}, '')",
         # The decoder treats deletes; the log is kept for ever, so that no record has to remove others.

@@ -6,13 +6,18 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
 
 from infra.capture import debezium_connector, kafka_connect
 from infra.capture.captured_table import Capture
 from infra.capture.debezium_connector import configuration, require_no_gap
+from infra.capture.log_marks import MARK_CHANGES
 from infra.errors import CaptureFailed
+from infra.postgres.database_connection import supervised_address
 from infra.settings import Settings
+from outputs.targets.open_target import DATABASE
+from tests.support.postgres import Server
 
 CAPTURE = Capture(topic="bank.people", table="public.people")
 
@@ -98,3 +103,29 @@ def test_a_connector_that_goes_on_while_one_looks_has_no_gap(
         debezium_connector, "query", lambda *_: moved_on([("reserved", 0, now["confirmed"], now["position"])])
     )
     require_no_gap(settings, CAPTURE)
+
+
+@pytest.mark.platform
+def test_a_mark_is_written_after_transactions_and_else_once_a_minute(postgres: Server) -> None:
+    """Of an idle database each would be a commit of each captured topic, every 10 s, for itself alone."""
+    assert (
+        configuration(postgres.settings, replace(CAPTURE, writes_marks=True))["heartbeat.action.query"] == MARK_CHANGES
+    )
+    at = supervised_address(postgres.settings, DATABASE)
+    with psycopg.connect(**at._asdict(), autocommit=True) as beats, psycopg.connect(**at._asdict()) as writer:
+
+        def marks() -> int:
+            return sum(len(beats.execute(MARK_CHANGES).fetchall()) for _ in range(3))  # type: ignore[call-overload]
+
+        assert marks() == 1
+        assert marks() == 0
+        writer.execute("CREATE TABLE IF NOT EXISTS marked (n int)")
+        assert marks() == 0, "no change of it is there before it ends"
+        writer.commit()
+        assert (marks(), marks()) == (1, 0)
+        beats.execute("SELECT pg_logical_emit_message(false, 'another', '')")
+        assert marks() == 0, "that of another connector is no transaction"
+        a_minute_ago = "(current_setting('twofold.marked')::bigint - 60000000)::text"
+        beats.execute(f"SELECT set_config('twofold.marked', {a_minute_ago}, false)")  # type: ignore[call-overload]
+        assert (marks(), marks()) == (1, 0)
+        writer.execute("DROP TABLE marked")

@@ -14,6 +14,7 @@ import pytest
 
 from batch.capture.complete_through import complete_through
 from infra.capture import debezium_connector, kafka_connect
+from infra.capture.log_marks import WRITE_MARK
 from infra.duckdb_session import query
 from infra.errors import BadArgument, TwofoldError
 from infra.kafka import broker as kafka
@@ -44,7 +45,7 @@ BEGIN;
 LOCK TABLE people, payments IN SHARE MODE;
 SELECT concat_ws('|', 'person', id, balance) FROM people;
 SELECT concat_ws('|', 'payment', id, paid_on, amount) FROM payments;
-{debezium_connector.WRITE_MARK};
+{WRITE_MARK};
 COMMIT;
 """
 AT_MARKS = """
@@ -84,7 +85,7 @@ def test_tables_are_joined_at_one_place_in_the_log(bank: Bank) -> None:
         for _ in range(4):
             photographs.append([line for (line,) in bank.run(PHOTOGRAPH)])
             for _ in range(10):
-                bank.run(f"{debezium_connector.WRITE_MARK};")
+                bank.run(f"{WRITE_MARK};")
         # Amounts go on to change, and no lock is taken: what is right is not reported.
         assert [found.fault for found in bank.audited("people", "payments")] == ["", ""]
     sums = "(SELECT sum(balance) FROM people) + (SELECT sum(amount) FROM payments)"
