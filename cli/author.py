@@ -82,7 +82,7 @@ def check(
         print_json([{"message": m.message, "hint": m.hint} for m in mistakes])
     else:
         _print_advice(tables, live, whole, () if strict else undescribed)
-        _print(mistakes, len(tables))
+        _print(mistakes, len(tables), quick)
     if mistakes:
         raise typer.Exit(BadDeclaration.exit_code)
 
@@ -200,7 +200,9 @@ def _is_named(full_name: str, names: Sequence[str]) -> bool:
     return any(name in (full_name, *full_name.split(".", 1)) for name in names)
 
 
-def _print(mistakes: Sequence[BadDeclaration], sound: int) -> None:
+def _print(mistakes: Sequence[BadDeclaration], sound: int, quick: bool) -> None:
+    if quick:
+        out.print("[dim]Not looked at: names and types, which Spark resolves, and DAGs.[/]")
     for mistake in mistakes:
         print_fault(mistake)
     if mistakes:

@@ -206,10 +206,12 @@ def print_outcomes(outcomes: Sequence[RunResult], as_json: bool) -> None:
     scopes = sum(outcome.scopes for outcome in outcomes)
     if compared:
         out.print(f"{sum(compared):,} rows were compared with their recomputation.")
-    elif scopes:
+    elif scopes and any(outcome.cause != "rollback" for outcome in outcomes):
         out.print(f"{scopes:,} scopes were compared with their recomputation; --verify compares all rows.")
     if changed:
         out.print(f"{changed:,} rows changed.")
+    elif any(outcome.cause == "rollback" for outcome in outcomes):
+        out.print("Taken back; no row was to be changed.")
     elif compared or scopes:
         out.print("Nothing changed: what was compared was right.")
     else:

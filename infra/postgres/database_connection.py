@@ -103,7 +103,7 @@ def query(settings: Settings, sql: Query, values: Params | None = None, *, timeo
 
 def connected(settings: Settings, *, timeout_s: float = 30) -> AbstractContextManager[Connection]:
     """Opens a connection to the captured database, as `connected_to`."""
-    hint = "./twofold up starts the supervised one; TWOFOLD_DATABASE names one of yours."
+    hint = "TWOFOLD_DATABASE names one of yours. `./twofold up` starts ours once a topic that runs captures a table."
     return connected_to(address(settings), timeout_s=timeout_s, hint=hint)
 
 

@@ -368,6 +368,7 @@ def test_check_names_parameters_that_can_be_left_out(cli: Cli, monkeypatch: pyte
     monkeypatch.setattr(registry, "load", lambda **_: declared)
     ran = cli("check", "--quick")
     assert "plant.hours: the function says primary_key, recompute_by, too: leave it out." in ran.out
+    assert "Not looked at: names and types, which Spark resolves, and DAGs." in ran.out
 
 
 def test_check_says_which_changes_recompute_a_whole_table(

@@ -1,4 +1,4 @@
-"""A plan says how many days and rows there are where it shows the first ones."""
+"""What commands say of plans and runs: how much there is where the first is shown, and what was looked at."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from batch.ledgers.run_result import RunResult
 from batch.plan.plan import Plan, TableChange
 from batch.plan.plan_text import markdown
-from cli.run_view import print_plan
+from cli.run_view import print_outcomes, print_plan
 
 AT = datetime(2013, 2, 5, tzinfo=UTC)
 DAYS: list[dict[str, Any]] = [
@@ -41,3 +42,12 @@ def test_a_row_of_several_columns_counts_once(capsys: pytest.CaptureFixture[str]
     print_plan(plan, whole=False)
     assert "4 of 140 rows" in capsys.readouterr().out.splitlines()
     assert markdown(plan).splitlines()[-1] == "20 of 140 rows"
+
+
+def test_what_is_taken_back_was_not_compared_with_a_recomputation(capsys: pytest.CaptureFixture[str]) -> None:
+    """After the roll-back of a definition that had changed no row."""
+    print_outcomes([RunResult(table="plant.hours", cause="rollback", run="rollback-1", scopes=1)], as_json=False)
+    printed = capsys.readouterr().out
+    assert "Taken back; no row was to be changed." in printed
+    assert "recomputation" not in printed
+    assert "was right" not in printed
