@@ -143,9 +143,10 @@ def _analyse(
             raise TypeError(f"returned {type(rows).__name__}; expected a DataFrame")
         schema = rows.schema
     except Exception as error:
+        if isinstance(error, BadDeclaration) and isinstance(error.__cause__, AsksForRows):
+            return [error], None
         names = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
-        is_told = isinstance(error, BadDeclaration) and isinstance(error.__cause__, AsksForRows)
-        return [error if is_told else _explained(place, error, names)], None
+        return [_explained(place, error, names)], None
     impure = [mistake] if (mistake := impure_call(table, rows)) else []
     wrong = [*wrong_columns(table, rows.columns), *wrong_types(table, schema), *_wrong_rules(table, rows)]
     return [*impure, *wrong], schema
