@@ -11,8 +11,8 @@ from pathlib import Path
 
 from batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions
 from batch.ledgers.run_ledgers import LEDGERS
-from infra.delta.lake import QUARANTINE, Lake
-from infra.delta.table_copy import COPIES, copy_table
+from infra.delta.lake import COPIES, QUARANTINE, Lake
+from infra.delta.table_copy import copy_table
 from infra.settings import Settings
 from tables.declare.table import Table
 from tables.refresh.events import lost_offsets, transaction_offsets

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 QUARANTINE = "_quarantine"
+COPIES = "_copies"
+"""Folder of a lake for copies of it that are worked on."""
 _log = logging.getLogger("twofold.lake")
 _COMMENT = "comment"
 """The metadata key in which Delta, Spark and catalogs keep the comment of a column."""
@@ -55,6 +57,11 @@ class Lake:
     def uri(self, name: str) -> str:
         domain, _, bare = name.partition(".")
         return f"{self.settings.lake_uri}/{domain}/{bare}"
+
+    @property
+    def live_uri(self) -> str:
+        """Root of the lake of which this one is a copy; of this one, if it is none."""
+        return self.settings.lake_uri.partition(f"/{COPIES}/")[0]
 
     def history(self, name: str) -> History:
         """Returns the holds on the table's history, and from where on it is there."""

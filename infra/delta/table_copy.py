@@ -16,8 +16,8 @@ from infra.delta.lake import Lake
 from infra.delta.logged_commit import logged_version
 
 _LAST_CHECKPOINT = "_last_checkpoint"
-COPIES, _BEFORE = "_copies", "_before"
-"""Folders of a lake: of copies that work on, and of tables as runs have changed them."""
+_BEFORE = "_before"
+"""Folder of a lake for tables as runs have changed them."""
 _KEPT_S = 30 * 24 * 3_600
 
 
@@ -84,8 +84,7 @@ def before(lake: Lake, name: str, run: str) -> Lake:
 
 
 def _lake_of(lake: Lake, run: str, name: str) -> Lake:
-    live = lake.settings.lake_uri.partition(f"/{COPIES}/")[0]
-    return Lake(replace(lake.settings, lake=f"{live}/{_BEFORE}/{run}/{name}"))
+    return Lake(replace(lake.settings, lake=f"{lake.live_uri}/{_BEFORE}/{run}/{name}"))
 
 
 def _link(source: Path, copy: Path) -> None:

@@ -51,7 +51,7 @@ class EndedKeys:
     """The ends that the ledger of a lake has; a copy of tables has those of the lake that it is in."""
 
     def __init__(self, settings: Settings) -> None:
-        self._lake = Lake(replace(settings, lake=settings.lake_uri.partition("/_copies/")[0]))
+        self._lake = Lake(replace(settings, lake=Lake(settings).live_uri))
 
     def mark(self) -> int:
         """Returns a number that another one replaces once the ledger changes; 0: there is none."""
