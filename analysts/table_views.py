@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
+import secrets
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from infra.duckdb_session import load_extension
@@ -40,6 +44,8 @@ def connect(
     """
     import duckdb
 
+    # Two databases that spill into one folder would overwrite each other's files.
+    spill = f"{_spill_folder().name}/{hash(file) if file else secrets.token_hex(8)}"
     connection = duckdb.connect(
         str(file or ":memory:"),
         read_only=read_only,
@@ -47,11 +53,18 @@ def connect(
             "autoinstall_known_extensions": "false",
             "memory_limit": f"{memory_mb}MB",
             "max_temp_directory_size": f"{4 * memory_mb}MB",
+            "temp_directory": spill,
         },
     )
     connection.execute("SET TimeZone = 'UTC'")
     load_extension(connection, "delta")
     return connection
+
+
+@functools.cache
+def _spill_folder() -> TemporaryDirectory[str]:
+    """Makes a folder on a disk that only this user can read, and that is removed when this process ends."""
+    return TemporaryDirectory(prefix="twofold-", dir=os.environ.get("TMPDIR", "/var/tmp"))
 
 
 def confine(connection: DuckDBPyConnection, folders: Sequence[str], files: Sequence[Path] = ()) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from analysts.analytics_file import attach, create_macros, folders_of
 from analysts.table_views import MORE_MEMORY, confine, connect, create_bare_views, create_view, require_views
 from infra.errors import BadArgument, TwofoldError
-from infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,7 +45,6 @@ class Analyst:
         """
         settings = lake.settings
         self.connection = connect(memory_mb=settings.query_memory_mb)
-        self.connection.execute(f"SET temp_directory = {DUCKDB.literal(str(settings.home / 'sql.tmp'))}")
         create_macros(self.connection, settings.lake_uri)
         attach(self.connection, settings)
         confine(self.connection, folders_of(settings), files)

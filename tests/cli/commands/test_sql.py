@@ -149,6 +149,19 @@ def test_a_query_that_takes_more_memory_than_it_may_is_ended(cli: Cli, monkeypat
     assert "TWOFOLD_QUERY_MEMORY_MB gives queries more" in ran.err
 
 
+def test_queries_that_spill_at_once_have_files_of_their_own(tmp_path: Path) -> None:
+    lake = Lake(Settings(home=tmp_path, query_memory_mb=100))
+    ordered = (
+        "FROM (SELECT hash(range) AS h, range AS n, repeat('x', 20) AS x FROM range({})) ORDER BY h LIMIT 1 OFFSET {}"
+    )
+    one, other = Analyst(lake), Analyst(lake)
+    first, second = (analyst.run(ordered.format(2_000_000, 1_000_000)) for analyst in (one, other))
+    places = [analyst.rows("SELECT current_setting('temp_directory')") for analyst in (Analyst(lake), Analyst(lake))]
+    assert places[0] != places[1]
+    assert first.fetchall() == second.fetchall()
+    assert not list(tmp_path.glob("*tmp*"))
+
+
 def test_a_query_is_explained(cli: Cli, lake: Path) -> None:
     assert "analyzed_plan" in cli("sql", "EXPLAIN ANALYZE SELECT * FROM rail.delays", "--json").out
 
