@@ -112,7 +112,8 @@ def certify(lake: Lake, registry: Registry, store: KeyStore, ref: str, state: Ke
 def wait_for_copies(lake: Lake, registry: Registry, forgotten_no: int, patience_s: float) -> bool:
     """Waits until all copies that reveal values are without those of an end of keys; False if some are not by then."""
     deadline = time.monotonic() + patience_s
-    while not all(_is_revised(lake, *one, forgotten_no) for one in _revealing(lake, registry)):
+    followed = [(table, output) for table, output in _revealing(lake, registry) if output.reveal or output.is_read]
+    while not all(_is_revised(lake, *one, forgotten_no) for one in followed):
         if time.monotonic() > deadline:
             return False
         time.sleep(_LOOK_S)
@@ -146,7 +147,7 @@ def _held(lake: Lake, store: KeyStore, state: Kept, table: Table, output: Output
         position = open_target(lake, table, output).position()
         rows = View.declared(table, output).rows(rows, position.closed_ms if position else None)
         if not _is_revised(lake, table, output, state.forgotten_no):
-            readable = len(rows)
+            readable = len(rows) or None  # the key by which it was encrypted may be lost
     except TwofoldError:
         readable = None
     name = f"{table.full_name}: {output.name_for(table.name)}"
