@@ -169,7 +169,7 @@ LEDGERS: Mapping[str, Ledger] = {
         written="before the key goes, and once it has ended, by `forget --now` and `forget --certificate`",
         columns={
             "ref": "the person: a keyed hash of kind and id, which `forget KIND ID --ask` prints",
-            "kind": "kind of the person",
+            "kind": "kind of the person; `_day`: it was the key of a day",
             "forgotten_no": "number of the end of the key",
             "place": "full name of the table; of an output, its table's and its own; empty: the end itself",
             "part": "`events`, `quarantine`, `table`, `ledger`, or the kind of output; `key`: the end itself",

@@ -43,8 +43,7 @@ _DUE = "wrapped IS NOT NULL AND forget_at_ms <= ?"
 _END = f"UPDATE person SET wrapped = NULL, forgotten_no = ? WHERE {_DUE}"
 _END_AGAIN = (
     "INSERT INTO person VALUES (?, ?, ?, NULL, ?, ?) ON CONFLICT (ref) DO UPDATE SET wrapped = NULL, "
-    "forget_at_ms = coalesce(forget_at_ms, excluded.forget_at_ms), "
-    "forgotten_no = max(coalesce(forgotten_no, 0), excluded.forgotten_no)"
+    "forget_at_ms = coalesce(forget_at_ms, excluded.forget_at_ms), forgotten_no = excluded.forgotten_no"
 )
 
 
@@ -217,17 +216,18 @@ class KeyStore:
             if not is_due and self._connection.execute("PRAGMA user_version").fetchone()[0] == self._ends.mark():
                 return 0
         with self._writing():
-            ends = self._ends.read()
-            again = [(bytes.fromhex(e.ref), e.kind, secrets.token_bytes(_ID_BYTES), now_ms, e.number) for e in ends]
+            there = {end.ref: end for end in self._ends.read()}
+            rows = self._connection.execute(
+                "SELECT ref, kind, forgotten_no FROM person WHERE forgotten_no > 0"
+            ).fetchall()
+            here = {ref.hex(): End(ref.hex(), kind, number) for ref, kind, number in rows}
+            lacking = [end for ref, end in there.items() if ref not in here or here[ref].number < end.number]
+            again = [(bytes.fromhex(e.ref), e.kind, secrets.token_bytes(_ID_BYTES), now_ms, e.number) for e in lacking]
             self._connection.executemany(_END_AGAIN, again)
-            here = self._connection.execute("SELECT ref, kind, forgotten_no FROM person WHERE forgotten_no IS NOT NULL")
-            known, missing = {end.ref for end in ends}, []
-            number = 1
-            for ref, kind, no in here:
-                number = max(number, no + 1)
-                missing += [End(ref.hex(), kind, no)] if ref.hex() not in known else []
+            number = 1 + max((end.number for end in (*here.values(), *there.values())), default=0)
             due = self._connection.execute(f"SELECT ref, kind FROM person WHERE {_DUE}", [now_ms]).fetchall()
-            self._ends.add([*missing, *(End(ref.hex(), kind, number) for ref, kind in due)])
+            new = [end for ref, end in here.items() if ref not in there]
+            self._ends.add([*new, *(End(ref.hex(), kind, number) for ref, kind in due)])
             ended = self._connection.execute(_END, [number, now_ms]).rowcount
             self._connection.execute(f"PRAGMA user_version = {self._ends.mark()}")
             return ended
