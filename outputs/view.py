@@ -136,11 +136,5 @@ class View:
     @property
     def key_sql(self) -> str:
         """The key as JSON, in DuckDB's SQL."""
-        fields = ", ".join(f"{DUCKDB.literal(name)}: {_as_json(DUCKDB.name(name))}" for name in self.key)
+        fields = ", ".join(f"{DUCKDB.literal(name)}: {DUCKDB.name(name)}" for name in self.key)
         return f"to_json({{{fields}}})::VARCHAR"
-
-
-def _as_json(value: str) -> str:
-    """Writes a value of a key as JSON, which has no number for NaN and for infinities: they are texts."""
-    is_none = f"typeof({value}) IN ('FLOAT', 'DOUBLE') AND NOT isfinite(TRY_CAST({value} AS DOUBLE))"
-    return f"CASE WHEN {is_none} THEN to_json({value}::VARCHAR) ELSE to_json({value}) END"

@@ -20,7 +20,6 @@ from batch.ledgers.run_result import Cause
 from infra.atomic_write import write_atomically
 from infra.duckdb_session import parquet
 from infra.errors import BadArgument, ProcessFailed
-from infra.process.file_locks import exclusive
 from infra.rows.rows import are_here
 from infra.settings import Settings
 from tables.refresh.acceptance import Accepted
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 LASTS = timedelta(days=3)
 FORMAT = 3
 """Grows when plans that were made before cannot be published by this code any more."""
-_PATIENCE_S = 60.0  # for another publication to end
 _KEPT = timedelta(days=30)
 """How long a plan that was published, discarded or has expired can still be looked at."""
 
@@ -183,21 +181,6 @@ class Plans:
 
     def __init__(self, settings: Settings) -> None:
         self.folder = settings.plans
-        self._lock = settings.home / "run" / "plans.lock"
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Lets no other process publish or discard a plan within the block.
-
-        Raises:
-            ProcessFailed: another one does. Retryable by hand.
-        """
-        with exclusive(self._lock, _PATIENCE_S) as is_ours:
-            if not is_ours:
-                raise ProcessFailed(
-                    "Another process publishes a plan.", hint="Wait until it has ended, then try again."
-                )
-            yield
 
     def all(self) -> list[Plan]:
         """Lists the plans, newest first."""
@@ -230,12 +213,9 @@ class Plans:
 
         Raises:
             BadArgument: it was published, or has expired.
-            ProcessFailed: another process publishes a plan. Retryable by hand.
         """
-        with self.alone():
-            now = self._read(plan.id)
-            self.require_open(now)
-            return self.save(replace(now, discarded_at=datetime.now(UTC)))
+        self.require_open(plan)
+        return self.save(replace(plan, discarded_at=datetime.now(UTC)))
 
     def remove(self, plan: Plan) -> None:
         """Deletes a plan and its stored rows."""
@@ -268,10 +248,9 @@ class Plans:
         )
 
     def drafted(self, name: str) -> Path:
-        """Creates a folder for a new plan, and removes expired plans; one whose publication was cut short stays."""
-        now = datetime.now(UTC)
+        """Creates a folder for a new plan, and removes expired plans."""
         for plan in self.all():
-            if now - plan.created_at > _KEPT + LASTS and plan.state(now) != "begun":
+            if datetime.now(UTC) - plan.created_at > _KEPT + LASTS:
                 self.remove(plan)
         draft = self.folder / f".{name}"
         shutil.rmtree(draft, ignore_errors=True)

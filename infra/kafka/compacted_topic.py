@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Record = tuple[str, bytes, bytes | None]
 """Topic, key, and value; None: the key has none any more."""
+_TRANSACTION_S = 900  # the longest that a broker allows by default
 _ANSWER_S = 60
-_TRANSACTION_S = 2 * _ANSWER_S  # one that a killed process has left open is given up by then
 _POLL_MS = 500
 
 
@@ -81,14 +81,10 @@ class NewestValues:
     def __init__(self, settings: Settings, topic: str) -> None:
         self._settings, self._topic = settings, topic
         self._consumer: KafkaConsumer | None = None
-        self._uncommitted: KafkaConsumer | None = None
         self._values: dict[bytes, bytes] = {}
 
-    def look(self, *, behind_open: bool = False) -> Mapping[bytes, bytes]:
+    def look(self) -> Mapping[bytes, bytes]:
         """Returns the values as they are now; none while there is no such topic.
-
-        Args:
-            behind_open: another writer's open transaction hides what was committed since it began: wait for its end.
 
         Raises:
             BrokerUnreachable: retryable.
@@ -98,16 +94,13 @@ class NewestValues:
 
         place = TopicPartition(self._topic, 0)
         with _answering(self._settings):
-            consumer = self._consumer = self._consumer or self._opened("read_committed")
+            consumer = self._consumer = self._consumer or self._opened()
             if not consumer.partitions_for_topic(self._topic):
                 return {}
             if not consumer.assignment():
                 consumer.assign([place])
                 consumer.seek_to_beginning(place)
-            asked = consumer
-            if behind_open:
-                asked = self._uncommitted = self._uncommitted or self._opened("read_uncommitted")
-            end, deadline = asked.end_offsets([place])[place], time.monotonic() + _ANSWER_S
+            end, deadline = consumer.end_offsets([place])[place], time.monotonic() + _ANSWER_S
             while consumer.position(place) < end:
                 if time.monotonic() > deadline:
                     raise KafkaTimeoutError(f"{self._topic} was not read within {_ANSWER_S} s")
@@ -118,12 +111,12 @@ class NewestValues:
                         self._values[record.key] = record.value
         return self._values
 
-    def _opened(self, isolation: str) -> KafkaConsumer:
+    def _opened(self) -> KafkaConsumer:
         from kafka import KafkaConsumer
 
         return KafkaConsumer(
             bootstrap_servers=self._settings.bootstrap_servers.split(","),
-            isolation_level=isolation,
+            isolation_level="read_committed",
             enable_auto_commit=False,
             metrics_enabled=False,
         )

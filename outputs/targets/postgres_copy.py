@@ -24,7 +24,6 @@ from outputs.view import KEY
 
 POSITIONS = "_twofold.outputs"
 _TIMEOUT_S = 600.0
-_ERASED_S = 86_400.0  # a large copy is written again for long, and for nothing if that is given up
 _CHANGES = "_changes"
 _REFUSALS = (psycopg.DataError, psycopg.errors.ProgramLimitExceeded)
 """Errors of rows that PostgreSQL cannot hold: a NUL, a year beyond its own, a key too long for an index."""
@@ -104,14 +103,14 @@ class PostgresCopy(Target):
 
     def _erase_replaced(self) -> None:
         """Writes the copy to new files: the old ones have values of persons who are forgotten, in rows replaced."""
-        with self._connected(_ERASED_S) as connection:
+        with self._connected() as connection:
             if self._types(connection):
                 connection.execute(f"VACUUM FULL {self.place}")
 
     @contextmanager
-    def _connected(self, timeout_s: float | None = None) -> Iterator[Connection]:
+    def _connected(self) -> Iterator[Connection]:
         hint = "./twofold up starts the supervised one; the file of TWOFOLD_DESTINATIONS has addresses of yours."
-        with connected_to(self.at, timeout_s=timeout_s or _TIMEOUT_S, hint=hint) as connection:
+        with connected_to(self.at, timeout_s=_TIMEOUT_S, hint=hint) as connection:
             yield connection
 
     def _known(self, row: Sequence[str | None] | None, types: Mapping[str, str]) -> Position | None:

@@ -71,8 +71,8 @@ class TopicCopy(ChangeTarget):
         # Consumers see a commit a moment later; while this writer goes on, no other has moved the copy.
         return self._at if self._writer else self._committed()
 
-    def _committed(self, *, behind_open: bool = False) -> Position | None:
-        text = self._positions.look(behind_open=behind_open).get(self.owner.encode())
+    def _committed(self) -> Position | None:
+        text = self._positions.look().get(self.owner.encode())
         return None if text is None else Position.parsed(text.decode())
 
     def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
@@ -87,7 +87,7 @@ class TopicCopy(ChangeTarget):
             )
             # From here on no other writer goes on, and what it has left open is decided.
             self._writer = TransactionalWriter(self.settings, self.owner)
-            self._at = self._committed(behind_open=True)
+            self._at = self._committed()
         writer, self._writer = self._writer, None  # after a failure another one finds out what is there
         if self._at != before:
             writer.close()

@@ -20,7 +20,7 @@ from batch.plan.planning import make_plan
 from batch.plan.publisher import _Publication, publish_plan
 from batch.reconcile import reconcile_tables
 from batch.rewrite.backfill import recompute
-from infra.errors import BadArgument, PlanVoid, ProcessFailed, TwofoldError
+from infra.errors import BadArgument, PlanVoid, TwofoldError
 from infra.settings import Settings
 from tables.refresh.open_platform import Platform
 from tables.refresh.target import Target
@@ -267,20 +267,6 @@ def test_plans_that_were_discarded_or_have_expired_are_refused(world: World) -> 
     with pytest.raises(BadArgument, match="was discarded at"):
         plans.discard(plans.find(plan.id))
     assert versions(world) == there
-
-
-def test_a_plan_that_is_being_published_is_not_discarded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    plans, plan, publish = Plans(world.settings), backfill_of(world), Target.publish
-    monkeypatch.setattr("batch.plan.plan._PATIENCE_S", 0.0)
-
-    def meanwhile(*args: Any, **how: Any) -> Any:
-        with pytest.raises(ProcessFailed, match="Another process publishes a plan"):
-            plans.discard(plan)
-        return publish(*args, **how)
-
-    monkeypatch.setattr(Target, "publish", meanwhile)
-    publish_plan(platform_of(world), plan.id, "grace")
-    assert plans.find(plan.id).state(datetime.now(UTC)) == "published"
 
 
 def test_a_publication_that_was_cut_short_goes_on_past_a_changed_row(

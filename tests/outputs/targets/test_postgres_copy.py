@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -14,7 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import hypothesis.strategies as st
-import psycopg
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,7 +24,6 @@ from infra.postgres.database_connection import Connection, supervised_address
 from infra.settings import Settings
 from outputs import next_step as reading
 from outputs.refused_rows import Refused
-from outputs.targets.open_target import DATABASE
 from outputs.targets.postgres_copy import PostgresCopy
 from outputs.view import KEY
 from tables import to_postgres
@@ -419,33 +416,6 @@ def test_what_was_revealed_of_a_forgotten_person_is_in_no_file_of_the_copy(
     assert kept <= set(postgres.run("SELECT * FROM plant.hours"))
     postgres.run("CHECKPOINT")
     assert set(found_in([base], mails)) == {mails[5]}
-
-
-def test_a_copy_that_is_written_again_for_long_is_not_given_up(
-    postgres: Server, copy: PostgresCopy, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    people = RevealedTable(lake)
-    people.put("person1", "person2")
-    people.follow(copy)
-    people.forget("person1")
-    monkeypatch.setattr("outputs.targets.postgres_copy._TIMEOUT_S", 1.0)
-    at = supervised_address(postgres.settings, DATABASE)
-    erase = PostgresCopy._erase_replaced
-
-    def while_read(self: PostgresCopy) -> None:
-        """A reader holds the copy for longer than any other statement may take."""
-        with psycopg.connect(**at._asdict()) as reader:
-            reader.execute("SELECT * FROM plant.hours")
-            ends = threading.Timer(2.0, reader.rollback)
-            ends.start()
-            erase(self)
-            ends.join()
-
-    monkeypatch.setattr(PostgresCopy, "_erase_replaced", while_read)
-    people.follow(copy)
-    postgres.run("CHECKPOINT")
-    base = postgres_server.data_directory(postgres.settings) / "base"
-    assert set(found_in([base], [mail_of("person1"), mail_of("person2")])) == {mail_of("person2")}
 
 
 def test_no_file_has_what_a_copy_showed_that_reveals_no_more(postgres: Server, copy: PostgresCopy, lake: Lake) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -18,13 +16,13 @@ from hypothesis import HealthCheck, given, settings
 
 from infra.delta.lake import Lake
 from infra.errors import BadSetting, BrokerUnreachable, ChangesGone, WriteConflict
-from infra.kafka.compacted_topic import NewestValues, TransactionalWriter
+from infra.kafka.compacted_topic import NewestValues
 from infra.settings import Settings
 from outputs.copy_comparison import compare_copy
 from outputs.refused_rows import Refused
 from outputs.resend import resend_all, resume
 from outputs.targets.open_target import open_target
-from outputs.targets.topic_copy import POSITIONS, TopicCopy
+from outputs.targets.topic_copy import TopicCopy
 from outputs.view import KEY
 from tables import to_topic
 from tables.declare.registry import load
@@ -210,26 +208,6 @@ def test_a_topic_of_changes_has_each_once_if_killed(
             followed.step(changes)
     followed.follow(again(changes))
     assert [number for _, _, number, _ in briefs(changes)] == [1, 2]
-
-
-def test_the_open_transaction_of_another_output_hides_no_position(changes: ReadCopy, followed: FollowedTable) -> None:
-    followed.put(("a", 1, None))
-    followed.follow(changes)
-    other = TransactionalWriter(changes.settings, "another output")._producer
-    other.begin_transaction()
-    other.send(POSITIONS, key=b"another output", value=b"{}").get(10)
-    followed.put(("a", 2, None))
-    followed.follow(changes)
-    ends = threading.Timer(1.0, other.abort_transaction)
-    ends.start()
-    started = again(changes)
-    with suppress(WriteConflict):  # it has seen an old position
-        followed.follow(started)
-    followed.put(("a", 3, None))
-    followed.follow(started)
-    ends.join()
-    other.close()
-    assert [number for _, _, number, _ in briefs(changes)] == [1, 2, 3]
 
 
 def test_changes_that_are_lost_must_be_asked_for(changes: ReadCopy, followed: FollowedTable) -> None:
