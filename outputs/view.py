@@ -135,6 +135,11 @@ class View:
 
     @property
     def key_sql(self) -> str:
-        """The key as JSON, in DuckDB's SQL."""
-        fields = ", ".join(f"{DUCKDB.literal(name)}: {DUCKDB.name(name)}" for name in self.key)
+        """The key as JSON, in DuckDB's SQL; what is no number is a text, as `to_plain_json` writes it."""
+        values = {name: f"to_json({DUCKDB.name(name)})" for name in self.key}
+        fields = ", ".join(
+            f"{DUCKDB.literal(name)}: CASE WHEN {value}::VARCHAR IN ('NaN', 'Infinity', '-Infinity') "
+            f"THEN to_json({value}::VARCHAR) ELSE {value} END"
+            for name, value in values.items()
+        )
         return f"to_json({{{fields}}})::VARCHAR"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from infra.settings import Settings
 from outputs.revealed import Revealed
+from tables.refresh.json_values import to_json
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _SIDES = ("before", "after")
@@ -24,7 +26,7 @@ def revealed_bodies(settings: Settings, output: str, columns: Sequence[str], bod
     Raises:
         BadSetting: this user cannot read the keys.
     """
-    read = [_MEMBERS.decode(body) for body in bodies]
+    read = [_members(body) for body in bodies]
     rows = [
         (body, side, _MEMBERS.decode(body[side])) for body in read for side in _SIDES if bytes(body[side]) != b"null"
     ]
@@ -38,3 +40,10 @@ def revealed_bodies(settings: Settings, output: str, columns: Sequence[str], bod
     for body, side, row in rows:
         body[side] = msgspec.Raw(msgspec.json.encode(row))
     return [msgspec.json.encode(body).decode() for body in read]
+
+
+def _members(body: str) -> dict[str, msgspec.Raw]:
+    try:
+        return _MEMBERS.decode(body)
+    except msgspec.DecodeError:  # earlier code queued NaN and infinities in keys, which JSON has not
+        return _MEMBERS.decode(to_json(json.loads(body, parse_constant=str)))

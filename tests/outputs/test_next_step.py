@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from infra.errors import SchemaMismatch
 from infra.settings import Settings
 from outputs import next_step as reading
 from outputs.next_step import Step
-from outputs.view import KEY
+from outputs.view import KEY, View
 from tables import between, to_postgres
 from tests.outputs.followed_table import SCHEMA, FollowedTable, MemoryCopy, hour, key_of
 
@@ -43,6 +44,17 @@ def test_a_new_output_starts_with_all_rows(followed: FollowedTable) -> None:
     assert sent(followed.follow(copy)) == [(key_of("a"), "insert"), (key_of(None), "insert")]
     assert copy.rows(SCHEMA.names) == [('{"k":"a"}', "a", 1, hour(1)), ('{"k":null}', None, 2, None)]
     assert followed.step(copy) is None
+
+
+def test_a_key_that_is_no_number_is_json() -> None:
+    view = View(key=("x", "k"), columns=("k",), where=(), closes_at=None)
+    numbers = [float("nan"), float("inf"), float("-inf"), 0.5, None]
+    rows = pa.table({"x": pa.array(numbers), "k": ["NaN", "b", "c", "d", "e"]})
+    keys = view.rows(rows, None)[KEY].to_pylist()
+    assert [json.loads(key, parse_constant=pytest.fail)["x"] for key in keys] == [
+        "NaN", "Infinity", "-Infinity", 0.5, None
+    ]  # fmt: skip
+    assert keys[3:] == ['{"x":0.5,"k":"d"}', '{"x":null,"k":"e"}']
 
 
 def test_many_commits_are_one_net_difference(followed: FollowedTable) -> None:

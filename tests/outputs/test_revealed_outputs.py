@@ -373,6 +373,16 @@ def test_what_waits_for_a_receiver_is_null_once_its_person_is_forgotten(lake: La
     assert {side for one in sent if one[0] == "ann" for side in one[1:]} == {None}
 
 
+def test_a_change_whose_key_was_no_json_is_sent(lake: Lake, receiver: Receiver) -> None:
+    """Earlier code queued keys with NaN as they are."""
+    hook = Hook(lake, receiver)
+    hook.people.put("ann")
+    hook.follow()
+    with closing(sqlite3.connect(hook.queue_file)) as connection, connection:
+        connection.execute('UPDATE changes SET body = replace(body, \'"key": {"k":"ann"}\', \'"key": {"k":NaN}\')')
+    assert hook.send() == [("NaN", None, mail_of("ann"))]
+
+
 def test_a_column_that_is_no_text_cannot_be_revealed(people: RevealedTable) -> None:
     people.put("ann")
     people.output = to_postgres(reveal=["closes_at"])
