@@ -24,6 +24,10 @@ from outputs.view import KEY
 
 POSITIONS = "_twofold.outputs"
 _TIMEOUT_S = 600.0
+_ERASED_S = 86_400.0
+"""As long as a large copy takes to be written again: what is cancelled would begin again, and no change come before."""
+_LOCK_S = 10.0
+"""So long an erasure waits for those who read the copy, since all others wait behind it."""
 _CHANGES = "_changes"
 _REFUSALS = (psycopg.DataError, psycopg.errors.ProgramLimitExceeded)
 """Errors of rows that PostgreSQL cannot hold: a NUL, a year beyond its own, a key too long for an index."""
@@ -103,14 +107,15 @@ class PostgresCopy(Target):
 
     def _erase_replaced(self) -> None:
         """Writes the copy to new files: the old ones have values of persons who are forgotten, in rows replaced."""
-        with self._connected() as connection:
+        with self._connected(_ERASED_S) as connection:
             if self._types(connection):
+                connection.execute(f"SET lock_timeout = {1000 * _LOCK_S:.0f}")
                 connection.execute(f"VACUUM FULL {self.place}")
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection]:
+    def _connected(self, timeout_s: float = _TIMEOUT_S) -> Iterator[Connection]:
         hint = "./twofold up starts the supervised one; the file of TWOFOLD_DESTINATIONS has addresses of yours."
-        with connected_to(self.at, timeout_s=_TIMEOUT_S, hint=hint) as connection:
+        with connected_to(self.at, timeout_s=timeout_s, hint=hint) as connection:
             yield connection
 
     def _known(self, row: Sequence[str | None] | None, types: Mapping[str, str]) -> Position | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -18,17 +16,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from infra.delta.lake import Lake
-from infra.errors import BadSetting, DatabaseUnreachable, TryAgain, WriteConflict
+from infra.errors import BadSetting, DatabaseUnreachable, StatementRefused, TryAgain, WriteConflict
 from infra.postgres import postgres_server
-from infra.postgres.database_connection import Connection, supervised_address
+from infra.postgres.database_connection import Connection, connected_to, supervised_address
 from infra.settings import Settings
 from outputs import next_step as reading
 from outputs.refused_rows import Refused
+from outputs.targets import postgres_copy
 from outputs.targets.postgres_copy import PostgresCopy
 from outputs.view import KEY
 from tables import to_postgres
 from tables.refresh.row_diff import difference
 from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
+from tests.outputs.killed_steps import check_killed_steps, killed_after
 from tests.outputs.revealed_table import RevealedTable, mail_of
 from tests.outputs.test_next_step import EVENTS, run_events, small_pages
 from tests.support.personal_search import found_in
@@ -279,26 +279,7 @@ def test_a_column_gets_its_new_type(postgres: Server, copy: PostgresCopy, follow
     assert postgres.run("SELECT k, n, closes_at FROM plant.hours ORDER BY k") == [("a", "1", hour(1)), ("b", "x", None)]
 
 
-class Killed(Exception):
-    """The process ends here."""
-
-
-@contextmanager
-def killed_after(statements: int, kill: Callable[[], None]) -> Iterator[list[int]]:
-    """Calls `kill` in place of the statement after so many; yields how many there were."""
-    ran: list[int] = []
-    execute = Connection.execute
-
-    def counted(self: Connection, *values: Any, **options: Any) -> Any:
-        if len(ran) == statements:
-            kill()
-        ran.append(len(ran))
-        return execute(self, *values, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connection, "execute", counted)
-        with suppress(Killed, DatabaseUnreachable):
-            yield ran
+STATEMENTS = [(Connection, "execute")]
 
 
 def take_seen(postgres: Server) -> list[tuple[Any, ...]]:
@@ -308,17 +289,14 @@ def take_seen(postgres: Server) -> list[tuple[Any, ...]]:
 def test_a_process_killed_at_any_statement_changes_each_row_once(
     postgres: Server, copy: PostgresCopy, followed: FollowedTable
 ) -> None:
-    def kill() -> None:
-        raise Killed
-
     followed.put(("a", 0, None), ("b", 0, None))
     followed.follow(copy)
     count_changes(postgres)
-    statements, ran = 0, [0]
+    statements, ran = 0, [""]
     while len(ran) >= statements:  # until it ends before it is killed
         statements += 1
         followed.put(("a", statements, None), (f"new {statements}", statements, None))
-        with killed_after(statements, kill) as ran:
+        with killed_after(statements, STATEMENTS) as ran:
             followed.follow(copy)
         followed.follow(copy)
         changed = [("DELETE", "a", statements - 1), ("INSERT", "a", statements)]
@@ -327,6 +305,15 @@ def test_a_process_killed_at_any_statement_changes_each_row_once(
     at = copy.position()
     assert at is not None
     assert rows_of(postgres, SCHEMA.names) == followed.expected(at)
+
+
+def test_a_row_of_a_killed_step_is_gone_once_its_table_went_back(
+    postgres: Server, copy: PostgresCopy, followed: FollowedTable
+) -> None:
+    def opened() -> ReadCopy:
+        return ReadCopy(**vars(copy), postgres=postgres)
+
+    assert check_killed_steps(followed, opened, STATEMENTS) > 10
 
 
 @pytest.mark.parametrize("statements", [2, 6, 10])
@@ -340,7 +327,7 @@ def test_a_server_killed_in_a_step_has_all_of_it_or_nothing(
     followed.follow(copy)
     count_changes(postgres)
     followed.put(("a", 1, None), ("b", 1, None))
-    with killed_after(statements, kill):
+    with killed_after(statements, STATEMENTS, kill):
         followed.follow(copy)
         raise AssertionError("it went on")
     with pytest.raises(DatabaseUnreachable) as failure:
@@ -354,16 +341,13 @@ def test_a_server_killed_in_a_step_has_all_of_it_or_nothing(
 def test_a_snapshot_killed_between_pages_goes_on_while_rows_change(
     postgres: Server, copy: PostgresCopy, followed: FollowedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def kill() -> None:
-        raise Killed
-
     monkeypatch.setattr(reading, "MOST_ROWS", 5)
     followed.put(*((f"k{n}", 0, None) for n in range(30)))
     followed.step(copy)
     followed.step(copy)
     count_changes(postgres)
     for number in range(1, 6):
-        with killed_after(3 * number, kill):
+        with killed_after(3 * number, STATEMENTS):
             followed.step(copy)
         followed.put((f"k{number}", number, None))
     followed.follow(copy)
@@ -460,3 +444,31 @@ def test_files_with_what_was_revealed_are_replaced_after_a_crash_too(
     postgres.run("CHECKPOINT")
     base = postgres_server.data_directory(postgres.settings) / "base"
     assert set(found_in([base], [mail_of("person1"), mail_of("person2")])) == {mail_of("person2")}
+
+
+def test_an_erasure_takes_its_time_and_waits_for_no_reader_long(
+    postgres: Server, copy: PostgresCopy, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is cancelled begins again for ever, and one that waits for a reader has all others wait."""
+    people = RevealedTable(lake)
+    people.put("person1", "person2")
+    people.follow(copy)
+    people.forget("person1")
+    limits: list[Any] = []
+    execute = Connection.execute
+
+    def noted(self: Connection, statement: Any, *values: Any) -> Any:
+        if str(statement).startswith("VACUUM"):
+            shown = ("statement_timeout", "lock_timeout")
+            limits.extend(execute(self, f"SHOW {name}").fetchone()[0] for name in shown)  # type: ignore[index]
+        return execute(self, statement, *values)
+
+    monkeypatch.setattr(Connection, "execute", noted)
+    monkeypatch.setattr(postgres_copy, "_LOCK_S", 0.2)
+    with connected_to(copy.at, hint="") as reader, reader.transaction():
+        reader.execute("SELECT * FROM plant.hours")
+        with pytest.raises(StatementRefused, match="due to lock timeout"):
+            people.follow(copy)
+        assert dict(postgres.run("SELECT k, mail FROM plant.hours")) == people.without("person1")
+    people.follow(copy)
+    assert limits == ["1d", "200ms"] * 2
