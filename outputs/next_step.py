@@ -16,7 +16,7 @@ import pyarrow as pa
 from infra.delta.change_feed import naming_what_is_gone, sides_of
 from infra.delta.datafusion_sql import select
 from infra.delta.lake import Lake
-from infra.errors import BadArgument, ChangesGone
+from infra.errors import BadArgument, ChangesGone, ChangesUnread
 from infra.sql.names import DATAFUSION
 from outputs.position import NOTHING, Position
 from outputs.revealed import Revealed
@@ -172,7 +172,7 @@ class _Reader:
                 commit = self.lake.commit_digest(self.name, through)
                 now = replace(now, version=through, commit=commit, closed_ms=before.closed_ms)
             sides = self._sides(view, before, now, versions)
-        except FileNotFoundError:
+        except (FileNotFoundError, ChangesUnread):
             return None
         if sum(map(len, sides)) > 3 * MOST_ROWS:
             return None

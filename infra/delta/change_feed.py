@@ -42,13 +42,19 @@ def changed_rows(
     if after >= through:
         return schema.empty_table()
     rows = changes_between(table, name, after + 1, through, schema)
-    if not len(rows) and (changed := sum(c.rows_changed for c in lake.commits(name, after, through) if c.changes)):
+    if not len(rows):
+        _require_unchanged(lake, name, after + 1, through)
+    return rows
+
+
+def _require_unchanged(lake: Lake, name: str, first: int, last: int) -> None:
+    """Refuses commits that changed rows, by the log."""
+    if changed := sum(c.rows_changed for c in lake.commits(name, first - 1, last) if c.changes):
         raise ChangesUnread(
-            f"{name}: the commits {after + 1} to {through} changed {changed:,} rows, and 0 of them were read.",
+            f"{name}: the commits {first} to {last} changed {changed:,} rows, and 0 of them were read.",
             hint=f"`./twofold show {name}` lists its commits; `./twofold backfill TABLE` recomputes what reads them.",
             table=name,
         )
-    return rows
 
 
 def side_of(row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -67,11 +73,14 @@ def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str])
 
     Raises:
         ChangesGone: the changes can no longer be read.
+        ChangesUnread: as `changed_rows`.
     """
     schema = pa.schema(lake.open(name, max(versions)).schema())
     feed = schema.append(pa.field(_CHANGE_TYPE, pa.string())).append(pa.field("_commit_version", pa.int64()))
     with naming_what_is_gone(name, min(versions), max(versions)):
         rows = pa.table(lake.open(name).load_cdf(min(versions), max(versions)))
+    if not len(rows):
+        _require_unchanged(lake, name, min(versions), max(versions))
     rows = rows.select(feed.names).cast(feed)
     columns, of_key = DUCKDB.names(schema.names), f"(_commit_version) OVER (PARTITION BY {DUCKDB.names(key)})"
     edges = f"min{of_key} AS _first, max{of_key} AS _last"

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batch.late_rows import missed_by_streams
-from infra.delta.change_feed import changed_rows
+from infra.delta.change_feed import changed_rows, sides_of
 from infra.delta.compaction import compact
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
@@ -195,3 +195,5 @@ def test_a_commit_whose_changes_cannot_be_seen_is_an_error(events: Events) -> No
     commit.write_text("\n".join(map(json.dumps, actions)), "utf-8")
     with pytest.raises(ChangesUnread, match=rf"the commits {version} to {version} changed 1 rows, and 0 of them"):
         changed_rows(events.lake, NAME, version - 1, version, ["sensor"])
+    with pytest.raises(ChangesUnread, match=rf"the commits {version} to {version} changed 1 rows, and 0 of them"):
+        sides_of(events.lake, NAME, [version], ["sensor"])
