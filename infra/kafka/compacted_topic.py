@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from infra.errors import BrokerUnreachable, WriteConflict
+from infra.kafka.topic_admin import offsets
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -69,7 +70,10 @@ class TransactionalWriter:
 
     def close(self) -> None:
         """Closes it; a transaction that is open is given up by the writer after it."""
-        self._producer.close(timeout=0)
+        from kafka.errors import KafkaTimeoutError
+
+        with suppress(KafkaTimeoutError):  # it asks for the end of what is being sent, and hid why that is given up
+            self._producer.close(timeout=0)
 
 
 class NewestValues:
@@ -83,8 +87,13 @@ class NewestValues:
         self._consumer: KafkaConsumer | None = None
         self._values: dict[bytes, bytes] = {}
 
-    def look(self) -> Mapping[bytes, bytes]:
+    def look(self, *, decided: bool = False) -> Mapping[bytes, bytes]:
         """Returns the values as they are now; none while there is no such topic.
+
+        Commits of others after the start of an open transaction are not returned.
+
+        Args:
+            decided: waits until each transaction that is open now is committed or given up.
 
         Raises:
             BrokerUnreachable: retryable.
@@ -101,6 +110,8 @@ class NewestValues:
                 consumer.assign([place])
                 consumer.seek_to_beginning(place)
             end, deadline = consumer.end_offsets([place])[place], time.monotonic() + _ANSWER_S
+            if decided:
+                end = offsets(self._settings, [self._topic])[self._topic][0].latest
             while consumer.position(place) < end:
                 if time.monotonic() > deadline:
                     raise KafkaTimeoutError(f"{self._topic} was not read within {_ANSWER_S} s")

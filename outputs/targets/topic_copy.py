@@ -20,6 +20,7 @@ from outputs.targets.json_rows import json_changes, json_rows, rows_of_page
 from tables.refresh.json_values import to_json
 
 POSITIONS = "twofold.outputs"
+"""Begins the names of topics with a position; in homes of earlier code it is the topic with all positions."""
 _OPERATIONS = {"insert": "c", "update": "u", "delete": "d"}
 _COMPACTED = {"cleanup.policy": "compact"}
 _LOG = {"cleanup.policy": "delete"}
@@ -55,7 +56,7 @@ class TopicCopy(ChangeTarget):
     _at: Position | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._positions = NewestValues(self.settings, POSITIONS)
+        self._positions = NewestValues(self.settings, self.positions)
 
     @property
     def topic(self) -> str:
@@ -67,12 +68,22 @@ class TopicCopy(ChangeTarget):
         """Table and output, which no other copy has."""
         return f"{self.table}: {self.name}"
 
+    @property
+    def positions(self) -> str:
+        """The full name of the topic with the position.
+
+        No other output writes to it, whose transaction would hide what is committed behind its start.
+        """
+        return f"{POSITIONS}.{self.topic}"
+
     def position(self) -> Position | None:
         # Consumers see a commit a moment later; while this writer goes on, no other has moved the copy.
         return self._at if self._writer else self._committed()
 
-    def _committed(self) -> Position | None:
+    def _committed(self, *, decided: bool = False) -> Position | None:
         text = self._positions.look().get(self.owner.encode())
+        if text is None:
+            text = NewestValues(self.settings, POSITIONS).look(decided=decided).get(self.owner.encode())
         return None if text is None else Position.parsed(text.decode())
 
     def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
@@ -81,13 +92,13 @@ class TopicCopy(ChangeTarget):
             ensure_topics(
                 self.settings,
                 [
-                    TopicSpec(name=POSITIONS, partitions=1, configs=_SHORT),
+                    TopicSpec(name=self.positions, partitions=1, configs=_SHORT),
                     TopicSpec(name=self.topic, partitions=1, configs=configs),
                 ],
             )
             # From here on no other writer goes on, and what it has left open is decided.
             self._writer = TransactionalWriter(self.settings, self.owner)
-            self._at = self._committed()
+            self._at = self._committed(decided=True)
         writer, self._writer = self._writer, None  # after a failure another one finds out what is there
         if self._at != before:
             writer.close()
@@ -96,7 +107,7 @@ class TopicCopy(ChangeTarget):
         records = self._rows(changes, refused) if self.compacted else self._changes(changes, after, refused)
         if refused:
             self.note_refused(refused, after)
-        writer.write([*records, (POSITIONS, self.owner.encode(), after.text.encode())])
+        writer.write([*records, (self.positions, self.owner.encode(), after.text.encode())])
         self._writer, self._at = writer, after
         return len(refused)
 

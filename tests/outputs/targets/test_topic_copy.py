@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -13,21 +15,23 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
+from kafka import KafkaProducer
 
 from infra.delta.lake import Lake
 from infra.errors import BadSetting, BrokerUnreachable, ChangesGone, WriteConflict
-from infra.kafka.compacted_topic import NewestValues
+from infra.kafka.compacted_topic import NewestValues, TransactionalWriter
 from infra.settings import Settings
 from outputs.copy_comparison import compare_copy
 from outputs.refused_rows import Refused
 from outputs.resend import resend_all, resume
 from outputs.targets.open_target import open_target
-from outputs.targets.topic_copy import TopicCopy
+from outputs.targets.topic_copy import POSITIONS, TopicCopy
 from outputs.view import KEY
 from tables import to_topic
 from tables.declare.registry import load
 from tests.infra.conftest import free_port
 from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
+from tests.outputs.killed_steps import check_killed_steps, killed_after
 from tests.outputs.test_next_step import EVENTS, run_events, small_pages
 from tests.tables.declared import written
 
@@ -129,8 +133,6 @@ def test_a_process_that_wakes_up_late_sends_nothing(broker: Settings, followed: 
 def test_a_process_killed_around_its_commit_sends_each_row_once(
     broker: Settings, followed: FollowedTable, monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
-    from kafka import KafkaProducer
-
     commit = KafkaProducer.commit_transaction
 
     def dies(producer: KafkaProducer) -> None:
@@ -150,6 +152,47 @@ def test_a_process_killed_around_its_commit_sends_each_row_once(
     assert sorted((key, value["n"]) for key, value in records(broker, copy.topic)) == [
         (key_of("a"), 1), (key_of("a"), 2), (key_of("b"), 2)
     ]  # fmt: skip
+
+
+@pytest.fixture
+def open_elsewhere(broker: Settings, tmp_path: Path) -> Iterator[None]:
+    """The transaction of another output, whose process was killed, and was not started again."""
+    other, copy = FollowedTable(Lake(Settings(home=tmp_path / "other"))), new_copy(broker)
+    other.put(("x", 1, None))
+    with killed_after(1, [(KafkaProducer, "commit_transaction")]) as ran:
+        other.follow(copy)
+    assert ran == ["commit_transaction"]
+    yield
+    TransactionalWriter(broker, copy.owner).close()
+
+
+@pytest.mark.usefixtures("open_elsewhere")
+def test_a_row_of_a_killed_step_is_gone_once_its_table_went_back(broker: Settings, followed: FollowedTable) -> None:
+    copy = new_copy(broker)
+    writes = [(KafkaProducer, "send"), (KafkaProducer, "commit_transaction")]
+    assert check_killed_steps(followed, lambda: again(copy), writes) == 4
+
+
+def test_a_position_among_those_of_all_outputs_goes_on(broker: Settings, followed: FollowedTable) -> None:
+    """So are homes of earlier code, and one of their outputs can have been killed in its transaction."""
+    with pytest.MonkeyPatch.context() as earlier:
+        earlier.setattr(TopicCopy, "positions", POSITIONS)
+        copy, other = new_copy(broker), new_copy(broker)
+        followed.put(("a", 1, None))
+        followed.follow(copy)
+        with killed_after(0, [(KafkaProducer, "commit_transaction")]):
+            followed.follow(other)
+        followed.put(("a", 2, None))
+        followed.follow(copy)
+    followed.put(("a", 3, None))
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(followed.follow, again(copy))  # it has looked at what came before the open transaction
+        time.sleep(1)
+        followed.follow(again(other))
+        assert isinstance(waiting.exception(), WriteConflict)
+    followed.follow(again(copy))
+    assert [value["n"] for _, value in records(broker, copy.topic)] == [1, 2, 3]
+    assert [value["n"] for _, value in records(broker, other.topic)] == [3]
 
 
 def test_a_row_that_cannot_be_written_is_refused(broker: Settings, followed: FollowedTable) -> None:
@@ -191,11 +234,10 @@ def test_a_topic_of_changes_gets_each_commit_as_debezium_writes_it(changes: Read
     assert found == (key_of("a"), {"op": "c", "before": None, "after": first, "source": source})
 
 
+@pytest.mark.usefixtures("open_elsewhere")
 def test_a_topic_of_changes_has_each_once_if_killed(
     changes: ReadCopy, followed: FollowedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kafka import KafkaProducer
-
     def dies(producer: KafkaProducer) -> None:
         raise KeyboardInterrupt
 
@@ -225,8 +267,6 @@ def test_changes_that_are_lost_must_be_asked_for(changes: ReadCopy, followed: Fo
 
 def test_a_record_that_others_wrote_differs_from_its_row(broker: Settings, followed: FollowedTable) -> None:
     """Also if its row should be null, or gone."""
-    from kafka import KafkaProducer
-
     copy = new_copy(broker)
     followed.put(("a", None, None), ("b", 1, None))
     followed.follow(copy)
