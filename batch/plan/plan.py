@@ -20,6 +20,7 @@ from batch.ledgers.run_result import Cause
 from infra.atomic_write import write_atomically
 from infra.duckdb_session import parquet
 from infra.errors import BadArgument, ProcessFailed
+from infra.process.file_locks import exclusive
 from infra.rows.rows import are_here
 from infra.settings import Settings
 from tables.refresh.acceptance import Accepted
@@ -35,6 +36,8 @@ FORMAT = 3
 """Grows when plans that were made before cannot be published by this code any more."""
 _KEPT = timedelta(days=30)
 """How long a plan that was published, discarded or has expired can still be looked at."""
+
+_PATIENCE_S = 60.0  # for another publication to end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +184,21 @@ class Plans:
 
     def __init__(self, settings: Settings) -> None:
         self.folder = settings.plans
+        self._lock = settings.home / "run" / "plans.lock"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Holds the plans, so that no other process publishes or discards one.
+
+        Raises:
+            ProcessFailed: another process publishes a plan. Retryable by hand.
+        """
+        with exclusive(self._lock, _PATIENCE_S) as is_ours:
+            if not is_ours:
+                raise ProcessFailed(
+                    "Another process publishes a plan.", hint="Wait until it has ended, then try again."
+                )
+            yield
 
     def all(self) -> list[Plan]:
         """Lists the plans, newest first."""
@@ -213,9 +231,12 @@ class Plans:
 
         Raises:
             BadArgument: it was published, or has expired.
+            ProcessFailed: as `held`.
         """
-        self.require_open(plan)
-        return self.save(replace(plan, discarded_at=datetime.now(UTC)))
+        with self.held():
+            plan = self._read(plan.id)
+            self.require_open(plan)
+            return self.save(replace(plan, discarded_at=datetime.now(UTC)))
 
     def remove(self, plan: Plan) -> None:
         """Deletes a plan and its stored rows."""
@@ -248,9 +269,10 @@ class Plans:
         )
 
     def drafted(self, name: str) -> Path:
-        """Creates a folder for a new plan, and removes expired plans."""
+        """Creates a folder for a new plan, and removes old ones that can neither be published nor go on."""
+        now = datetime.now(UTC)
         for plan in self.all():
-            if datetime.now(UTC) - plan.created_at > _KEPT + LASTS:
+            if now - plan.created_at > _KEPT + LASTS and plan.state(now) != "begun":
                 self.remove(plan)
         draft = self.folder / f".{name}"
         shutil.rmtree(draft, ignore_errors=True)

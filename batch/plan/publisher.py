@@ -22,9 +22,8 @@ from batch.rewrite.replay import finish_decoding
 from infra.delta.delta_writer import Written, written_by
 from infra.delta.logged_commit import LoggedCommit
 from infra.delta.table_copy import keep_before
-from infra.errors import PlanVoid, ProcessFailed
+from infra.errors import PlanVoid
 from infra.instants import LAST_US, Interval
-from infra.process.file_locks import exclusive
 from infra.rows.rows import are_here, column_names, count, here, in_spark
 from tables.declare.table import Table
 from tables.refresh.acceptance import Accepted, accept, accepted_code
@@ -36,7 +35,6 @@ from tables.refresh.target import Target
 if TYPE_CHECKING:
     from infra.rows.rows import Rows
 
-_PATIENCE_S = 60.0  # for another publication to end
 _ATTEMPTS = 3  # to publish a plan before others change its rows
 _NAMED = 3  # rows that a message names
 
@@ -122,11 +120,8 @@ def publish_plan(platform: Platform, name: str, approved_by: str, because: str =
         QualityFailed: a row breaks the current rules of its table; nothing of that table was changed.
         ProcessFailed: another process publishes a plan. Retryable by hand.
     """
-    settings = platform.lake.settings
-    plans = Plans(settings)
-    with exclusive(settings.home / "run" / "plans.lock", _PATIENCE_S) as is_ours:
-        if not is_ours:
-            raise ProcessFailed("Another process publishes a plan.", hint="Wait until it has ended, then try again.")
+    plans = Plans(platform.lake.settings)
+    with plans.held():
         plan = plans.find(name)
         publisher = _Publisher(platform, plans, plan)
         if plan.published_at:  # by the commits that were made, so that the answer is the same again

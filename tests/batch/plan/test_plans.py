@@ -14,13 +14,14 @@ import pytest
 from deltalake import DeltaTable
 
 from batch.ledgers.run_ledgers import Ledgers
+from batch.plan import plan as plan_store
 from batch.plan.plan import Plan, Plans
 from batch.plan.plan_text import sentence
 from batch.plan.planning import make_plan
 from batch.plan.publisher import _Publication, publish_plan
 from batch.reconcile import reconcile_tables
 from batch.rewrite.backfill import recompute
-from infra.errors import BadArgument, PlanVoid, TwofoldError
+from infra.errors import BadArgument, PlanVoid, ProcessFailed, TwofoldError
 from infra.settings import Settings
 from tables.refresh.open_platform import Platform
 from tables.refresh.target import Target
@@ -285,11 +286,20 @@ def test_a_publication_that_was_cut_short_goes_on_past_a_changed_row(
 
 def test_a_publication_that_was_cut_short_can_be_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     plans, plan = Plans(world.settings), backfill_of(world)
+    monkeypatch.setattr(plan_store, "_PATIENCE_S", 0.0)
+
+    def killed_later(*_: object, **__: object) -> None:
+        with pytest.raises(ProcessFailed, match="Another process publishes a plan"):
+            plans.discard(plan)
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as cut:
-        cut.setattr(Target, "publish", killed)
+        cut.setattr(Target, "publish", killed_later)
         with pytest.raises(KeyboardInterrupt):
             publish_plan(platform_of(world), plan.id, "grace")
-    plans.discard(plans.find(plan.id))
+    plans.save(replace(plans.find(plan.id), created_at=datetime(2026, 1, 1, tzinfo=UTC)))
+    plans.drafted("another")
+    plans.discard(plan)
     with pytest.raises(BadArgument, match="was discarded at"):
         publish_plan(platform_of(world), plan.id, "grace")
 
