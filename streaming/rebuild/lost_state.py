@@ -109,7 +109,8 @@ class Recover:
         if recovery.differing > at_most:
             raise UnexplainedDifference(
                 _described(recovery),
-                hint="Nothing was put in place. Reconcile the table, and find out what wrote to it or to the events; "
+                hint="Nothing was put in place. Rows of late records that wait for a correction differ, too: "
+                f"`./twofold reconcile {recovery.table}` first. Else find out what wrote to it or to the events; "
                 f"`./twofold recover {recovery.table} --at-most {recovery.differing}` takes the new state as it is.",
                 table=recovery.table,
                 differing=recovery.differing,
