@@ -12,17 +12,6 @@ if TYPE_CHECKING:
     from outputs.position import Position
 
 
-class Named(Protocol):
-    """A table, declared or not any more, by its names."""
-
-    @property
-    def domain(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def full_name(self) -> str: ...
-
-
 class Target(Protocol):
     """The copy of one output, with its position."""
 

@@ -16,7 +16,7 @@ from infra.postgres.database_connection import parsed_address, supervised_addres
 from infra.private_file import destination
 from infra.webhooks.public_address import allowed_networks
 from infra.webhooks.signatures import secret_fault
-from outputs.output_target import ChangeTarget, Named, Target
+from outputs.output_target import ChangeTarget, Target
 from outputs.position import Position
 from outputs.refused_rows import Refused, record_refused
 from outputs.revealed import Revealed
@@ -33,12 +33,13 @@ from tables.declare.outputs.webhook_output import WebhookOutput
 
 if TYPE_CHECKING:
     from outputs.targets.webhook_sender import WebhookSender
+    from tables.declare.table import Table
 
 DATABASE = "outputs"
 """The database of the supervised server that has copies without a destination."""
 
 
-def open_target(lake: Lake, table: Named, output: Output) -> Target:
+def open_target(lake: Lake, table: Table | Place, output: Output) -> Target:
     """Returns what holds the copy of an output; nothing is connected yet.
 
     Raises:
@@ -80,7 +81,7 @@ def open_place(lake: Lake, place: Place) -> Target:
     return open_target(lake, place, kind(**shared))
 
 
-def open_change_target(lake: Lake, table: Named, output: Output) -> ChangeTarget:
+def open_change_target(lake: Lake, table: Table | Place, output: Output) -> ChangeTarget:
     """Returns what gets the changes of an output that cannot be read; nothing is connected yet.
 
     Raises:
@@ -93,7 +94,7 @@ def open_change_target(lake: Lake, table: Named, output: Output) -> ChangeTarget
     return open_queue(lake, table, output)
 
 
-def _note_refused(lake: Lake, table: Named, output: Output) -> Callable[[Sequence[Refused], Position], None]:
+def _note_refused(lake: Lake, table: Table | Place, output: Output) -> Callable[[Sequence[Refused], Position], None]:
     def note(refused: Sequence[Refused], after: Position) -> None:
         version = (after.heading or after).version
         record_refused(lake, table.full_name, output.name_for(table.name), version, refused)
@@ -101,7 +102,7 @@ def _note_refused(lake: Lake, table: Named, output: Output) -> Callable[[Sequenc
     return note
 
 
-def _open_topic(lake: Lake, table: Named, output: TopicOutput) -> TopicCopy:
+def _open_topic(lake: Lake, table: Table | Place, output: TopicOutput) -> TopicCopy:
     settings = lake.settings
     if output.destination:
         settings = replace(settings, bootstrap=_address(lake, table, output, "kafka://"))
@@ -118,7 +119,7 @@ def _open_topic(lake: Lake, table: Named, output: TopicOutput) -> TopicCopy:
 _FORMS = {"postgresql://": "user:password@host:port/database", "kafka://": "host:port"}
 
 
-def _address(lake: Lake, table: Named, output: Output, scheme: str) -> str:
+def _address(lake: Lake, table: Table | Place, output: Output, scheme: str) -> str:
     """Returns the address of an output's destination, without its scheme."""
     address = destination(lake.settings, output.destination)
     if not address.startswith(scheme):
@@ -129,7 +130,7 @@ def _address(lake: Lake, table: Named, output: Output, scheme: str) -> str:
     return address.removeprefix(scheme)
 
 
-def open_queue(lake: Lake, table: Named, output: Output) -> WebhookQueue:
+def open_queue(lake: Lake, table: Table | Place, output: Output) -> WebhookQueue:
     """Returns the queue of a webhook."""
     name = output.name_for(table.name)
 
@@ -140,7 +141,7 @@ def open_queue(lake: Lake, table: Named, output: Output) -> WebhookQueue:
     return WebhookQueue(file=file, table=table.full_name, note_refused=note)
 
 
-def open_sender(lake: Lake, table: Named, output: WebhookOutput) -> WebhookSender:
+def open_sender(lake: Lake, table: Table | Place, output: WebhookOutput) -> WebhookSender:
     """Returns what sends the changes of a webhook's queue; the address is read whenever some are sent.
 
     Raises:
@@ -163,7 +164,7 @@ def _ends(lake: Lake, output: Output) -> int:
         return revealed.forgotten(output)
 
 
-def _receiver(lake: Lake, table: Named, output: WebhookOutput) -> tuple[str, Sequence[str]]:
+def _receiver(lake: Lake, table: Table | Place, output: WebhookOutput) -> tuple[str, Sequence[str]]:
     """Returns the URL of a receiver and its secrets, which no error shows."""
     url, *secrets = destination(lake.settings, output.destination).split()
     faults = [f"its secret cannot be used: {fault}" for one in secrets if (fault := secret_fault("standard", one))]
