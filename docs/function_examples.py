@@ -71,6 +71,15 @@ FUNCTION_EXAMPLES: dict[str, list[tuple[str, str]]] = {
             'readings.groupBy("sensor").pivot("value", [1, 2]).agg(F.max("value"))',
         ),
     ],
+    "order-in-what-is-not-read": [
+        (
+            (
+                'sql("SELECT *, lag(value) OVER (PARTITION BY sensor ORDER BY read_at) AS before FROM {r} '
+                'LATERAL VIEW explode(array(1)) AS n", r=readings)'
+            ),
+            'sql("SELECT *, lag(value) OVER (PARTITION BY sensor ORDER BY read_at) AS before FROM {r}", r=readings)',
+        )
+    ],
     "question-to-spark": [
         (
             'readings.where(F.col("value") == readings.agg(F.max("value")).first()[0])',

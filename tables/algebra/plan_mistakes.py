@@ -76,6 +76,14 @@ ASKS_FOR_ROWS = Refusal(
 )
 """Found while the plan is read, since the columns of the rows are not known."""
 
+OPEN_PART = Refusal(
+    name="order-in-what-is-not-read",
+    subject=Subject.ORDER,
+    shape="uses {function} in what cannot be read, {reason}",
+    why="its result can depend on the order of rows or on chance, and no key that is written proves that it does not",
+    instead="Write the part that cannot be read in another way, or as a table of its own.",
+)
+
 
 def find_mistakes(root: Relation, identities: Identities, tolerances: Collection[str] = ()) -> list[PlanMistake]:
     """Returns all mistakes, each once, from the inputs upwards.
@@ -85,7 +93,10 @@ def find_mistakes(root: Relation, identities: Identities, tolerances: Collection
     """
     found: list[PlanMistake] = []
     for one in relations(root):
-        found += [one.mistake] if isinstance(one, Unknown) and one.mistake else []
+        if isinstance(one, Unknown):
+            found += [one.mistake] if one.mistake else []
+            opens = [name for name in one.opens if name not in INEXACT or not tolerances]
+            found += (OPEN_PART.mistake(function=name, reason=one.why) for name in opens)
         found += (refusal.mistake(**place) for refusal, find in RULES.items() for place in find(one, identities))
     found += (INEXACT_RESULT.mistake(**place) for place in _inexact_results(root, tolerances))
     return list(dict.fromkeys(found))

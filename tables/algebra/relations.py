@@ -347,12 +347,12 @@ class Lookup(OfOne):
 class Unknown(Relation):
     """Rows that are made in a way that the algebra does not express; `why` says what it is.
 
-    Attributes:
-        mistake: they come from elsewhere than the inputs, or their columns do, which is refused.
+    `mistake`: they or their columns come from elsewhere than the inputs; `opens`: what can depend on the order of rows.
     """
 
     inputs: tuple[Relation, ...]
     why: str
+    opens: tuple[str, ...] = ()
     mistake: PlanMistake | None = None
 
 

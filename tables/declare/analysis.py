@@ -11,9 +11,10 @@ from infra.errors import BadDeclaration, TwofoldError, nearest
 from infra.spark.lazy_frames import AsksForRows, only_lazily
 from infra.sql.impure_functions import IMPURE
 from tables.algebra.mistake_list import require_none
-from tables.algebra.plan_mistakes import ASKS_FOR_ROWS, IMPURE_FUNCTION, NO_SUCH_COLUMN
+from tables.algebra.plan_mistakes import ASKS_FOR_ROWS, IMPURE_FUNCTION, NO_SUCH_COLUMN, OPEN_PART
 from tables.algebra.reading.called_functions import impure_function
 from tables.algebra.refusal import Refusal
+from tables.algebra.spark_functions import NEED_ORDER, ORDERED
 from tables.declare.inference import RECORD
 from tables.declare.refusals.refused_names import NOT_RETURNED, PLATFORM, not_returned
 from tables.declare.refusals.refused_types import COLLATED, UNORDERED, UNSTORED, UNTIMELY
@@ -147,9 +148,9 @@ def _analyse(
             return [error], None
         names = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
         return [_explained(place, error, names)], None
-    impure = [mistake] if (mistake := impure_call(table, rows)) else []
+    unproved = [mistake for find in (impure_call, open_call) if (mistake := find(table, rows))]
     wrong = [*wrong_columns(table, rows.columns), *wrong_types(table, schema), *_wrong_rules(table, rows)]
-    return [*impure, *wrong], schema
+    return [*unproved, *wrong], schema
 
 
 def rows_of(table: Table, frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -293,6 +294,24 @@ def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
     return BadDeclaration(
         f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} {fault.message}", hint=fault.hint
     )
+
+
+_OPEN_FUNCTIONS = "|".join(sorted({*ORDERED, *NEED_ORDER}))
+_OPEN = re.compile(
+    rf'\b({_OPEN_FUNCTIONS})\(|function_name: "({_OPEN_FUNCTIONS})"|^[ :+|-]*(GlobalLimit|Offset|Sample|Tail) |'
+    r"^ *(limit|offset|sample|tail) \{",
+    re.MULTILINE,
+)
+
+
+def open_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
+    """Finds what depends on the order of rows, in the analysed plan of a function that cannot be read without data."""
+    try:
+        impure_function(table.derive, table.inputs)
+    except BadDeclaration:
+        if found := _OPEN.search(_plan(rows)):
+            return _mistake(table, OPEN_PART, function=next(filter(None, found.groups())), reason="the whole function")
+    return None
 
 
 def wrong_columns(table: Table, columns: Sequence[str]) -> Iterator[BadDeclaration]:

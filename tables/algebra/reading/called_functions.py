@@ -20,7 +20,7 @@ def impure_function(function: Callable[..., Any], inputs: tuple[str, ...]) -> st
     Raises:
         BadDeclaration: the plan cannot be had without data, and why.
     """
-    return next(filter(None, map(_impure, _messages(plan_of(function, inputs)))), None)
+    return next(filter(None, map(_impure, messages(plan_of(function, inputs)))), None)
 
 
 def _impure(message: Any) -> str | None:
@@ -35,16 +35,21 @@ def _impure(message: Any) -> str | None:
     return None
 
 
-def _messages(root: Any) -> Iterator[Any]:
-    """Yields a message and all messages within it."""
+def messages(root: Any, is_left_out: Callable[[Any], bool] = lambda _: False) -> Iterator[Any]:
+    """Yields a message and all messages within it.
+
+    Args:
+        is_left_out: whether a relation within it is left out, with all within that.
+    """
     from google.protobuf.message import Message
 
     found = [root]
     while found:
         match found.pop():
             case Message() as one:
-                yield one
-                found += (value for _, value in one.ListFields())
+                if one.DESCRIPTOR.name != "Relation" or not is_left_out(one):
+                    yield one
+                    found += (value for _, value in one.ListFields())
             case Mapping() as named:
                 found += named.values()
             case [*several]:

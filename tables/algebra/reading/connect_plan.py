@@ -26,6 +26,7 @@ from tables.algebra.reading.plan_builder import (
     window_name,
     windowed,
 )
+from tables.algebra.reading.unread_parts import open_parts
 from tables.algebra.relations import (
     Aggregate,
     Call,
@@ -79,16 +80,19 @@ class _Reader:
         one = getattr(message, kind)
         reader: Callable[[Any], Relation] | None = getattr(self, f"_{kind}", None)
         try:
-            found = reader(one) if reader else self._build.unknown(self._below(one), f"`{kind}`")
+            found = reader(one) if reader else self._unread(kind, one, f"`{kind}`")
         except NotUnderstood as error:
-            found = self._build.unknown(self._below(one), str(error))
+            found = self._unread(kind, one, str(error))
         plan_id = message.common.plan_id if message.common.HasField("plan_id") else None
         return replace(found, plan_id=plan_id)
 
-    def _below(self, one: Any) -> list[Relation]:
+    def _unread(self, kind: str, one: Any, why: str) -> Relation:
         fields = {found.name for found, _ in one.ListFields()}
         names = ("input", "left_input", "right_input", "left", "right")
-        return [self.relation(getattr(one, name)) for name in names if name in fields]
+        below = [getattr(one, name) for name in names if name in fields]
+        if kind == "with_relations":
+            below += [*one.references, *([one.root] if one.root.WhichOneof("rel_type") != "sql" else [])]
+        return self._build.unknown(map(self.relation, below), why, open_parts(kind, one))
 
     def _read(self, one: Any) -> Relation:
         if one.WhichOneof("read_type") != "named_table":

@@ -79,9 +79,9 @@ class PlanBuilder:
         named = [Named(column, Column(name, column, mention, kinds.get(column, ""))) for column in columns]
         return Source(name=name, mention=mention, columns=tuple(named))
 
-    def unknown(self, below: Iterable[Relation], why: str) -> Relation:
-        """Returns rows about which nothing is known."""
-        return Unknown(inputs=tuple(below), why=why, columns=(Named("", Rest("", self.node())),))
+    def unknown(self, below: Iterable[Relation], why: str, opens: Sequence[str] = ()) -> Relation:
+        """Returns rows about which nothing is known; `opens`: what of them depends on the order of rows."""
+        return Unknown(inputs=tuple(below), why=why, opens=tuple(opens), columns=(Named("", Rest("", self.node())),))
 
     def refused(self, mistake: PlanMistake) -> Relation:
         """Returns rows that come from elsewhere than the inputs, or whose columns do."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.errors import BadDeclaration
+from tables.declare.declaration_files import mistakes_in
 from tests.tables.declare.test_inference import edited, inference_of, plant
 
 NTH = "row_number() OVER (PARTITION BY sensor ORDER BY read_at)"
@@ -211,8 +213,10 @@ def test_rows_that_are_multiplied_have_another_key(tmp_path: Path, body: str) ->
     ],
 )
 def test_what_is_not_understood_proves_nothing_and_says_what_it_was(tmp_path: Path, body: str, reason: str) -> None:
-    with pytest.raises(BadDeclaration, match=f"cannot be inferred: the function uses .*{reason}"):
+    with pytest.raises(BadDeclaration) as refused:
         plant(tmp_path, mine=f"@table()\ndef t(readings):\n    return {body}\n")
+    said = [mistake.message for mistake in mistakes_in(refused.value)]
+    assert any(re.search(f"cannot be inferred: the function uses .*{reason}", one) for one in said)
 
 
 def test_a_window_by_another_time_has_no_distance_in_event_time(tmp_path: Path) -> None:

@@ -84,6 +84,30 @@ GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'
             'readings.withColumn("x", F.mode("value").over(Window.partitionBy("sensor")))',
             r"calls mode\(\) over a window",
         ),
+        (
+            'sql("SELECT sensor, first(value) x FROM {r} LATERAL VIEW explode(array(1)) AS n GROUP BY 1", r=readings)',
+            "uses first in what cannot be read, LATERALS in SQL text: .* no key that is written proves",
+        ),
+        ('sql("SELECT * FROM {r} TABLESAMPLE (3 ROWS)", r=readings)', "uses tablesample in what cannot be read"),
+        (
+            'sql("SELECT sensor FROM {r} LATERAL VIEW explode(array(1)) AS n", r=readings.limit(3))',
+            r"uses limit\(\) without a total order",
+        ),
+        ('readings.sampleBy("value", {1: 0.5}).select("sensor")', "uses sampleBy in what cannot be read"),
+        (
+            (
+                'readings.withColumn("x", F.expr("value BETWEEN SYMMETRIC 2 AND 1")).withColumn("sensor", F.expr('
+                '"lag(sensor) OVER (ORDER BY value BETWEEN SYMMETRIC 2 AND 1)"))'
+            ),
+            "uses lag in what cannot be read",
+        ),
+        (
+            (
+                'readings.withColumn("x", F.sum("value").over(Window.orderBy(F.expr("value BETWEEN SYMMETRIC 2 AND 1"))'
+                ".rowsBetween(-1, 0)))"
+            ),
+            "uses rowsBetween in what cannot be read",
+        ),
         (GROUP.format(call='F.expr("any_value(value)")'), r"calls any_value\(\)"),
         (GROUP.format(call='F.expr("listagg(sensor) WITHIN GROUP (ORDER BY read_at)")'), r"calls listagg\(\)"),
         (
@@ -141,6 +165,7 @@ def test_texts_that_a_collation_takes_for_one_make_no_group(tmp_path: Path, body
         'readings.withColumn("x", F.expr("try_make_timestamp(2026, 1, 2, 3, 4, cast(value AS decimal(8,6)))"))',
         'readings.where(F.col("sensor") == "now and then")',
         'readings.where(F.col("sensor") == "10:30")',
+        "sql(\"SELECT *, 'first(value)' AS x FROM {r} LATERAL VIEW explode(array(1)) AS n\", r=readings)",
         "readings.where(\"read_at < '2026-01-31 10:30'\")",
         'readings.withColumn("x", F.to_timestamp("sensor", "HH:mm"))',
         'readings.withColumn("x", F.concat(F.lit("2026-01-31 "), "sensor").cast("timestamp"))',

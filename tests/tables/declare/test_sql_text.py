@@ -12,6 +12,7 @@ import pytest
 from infra.errors import BadDeclaration
 from infra.settings import ROOT, Settings
 from tables import sql
+from tables.declare.analysis import open_call
 from tables.declare.registry import load
 from tables.declare.table import Strategy
 from tables.refresh.derived_rows import derive
@@ -102,6 +103,24 @@ def test_a_clock_in_what_the_text_reads_is_refused(spark: SparkSession) -> None:
 
     with pytest.raises(BadDeclaration, match=r"calls current_date\(\)"):
         derive(a_table(derive=dated, **OF_ID), {"readings": spark.range(3)})
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("body", "used"),
+    [("first(id)", "first"), ("max(id)", None), ("id FROM (SELECT * FROM {r} LIMIT 3) UNION SELECT id", "GlobalLimit")],
+)
+def test_what_only_spark_can_read_is_searched_for_order(spark: SparkSession, body: str, used: str | None) -> None:
+    def unread(readings: DataFrame) -> DataFrame:
+        readings.sparkSession.createDataFrame([(1,)], "n int")
+        return readings.sparkSession.sql(f"SELECT {body} FROM {{r}}", r=readings)
+
+    found = open_call(a_table(derive=unread, **OF_ID), unread(spark.range(3)))
+    assert (found and found.message.partition(": ")[2]) == (
+        used
+        and f"uses {used} in what cannot be read, the whole function: its result can depend on the order of rows or "
+        "on chance, and no key that is written proves that it does not."
+    )
 
 
 OF_ID: dict[str, Any] = {
