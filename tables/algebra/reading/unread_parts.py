@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from sqlglot import TokenType
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
 
 from tables.algebra.reading.called_functions import messages
 from tables.algebra.spark_functions import INEXACT, NEED_ORDER, ORDERED
