@@ -159,7 +159,7 @@ def test_up_makes_the_keys_of_persons_once(broker: Settings, home: Path, tmp_pat
 def test_passwords_are_printed_when_asked_for_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], are_shown: bool
 ) -> None:
-    monkeypatch.setattr("cli.commands.platform_commands.out.width", 400)
+    monkeypatch.setattr("cli.commands.platform_commands.out._width", 400)
     settings = Settings(home=tmp_path, airflow_users="vera:viewer", airflow_password="sesame")
     print_addresses(settings, load(), with_passwords=are_shown)
     printed = capsys.readouterr().out
