@@ -116,6 +116,8 @@ def ensure_database(settings: Settings, name: str) -> None:
         with connected_to(at, hint="`./twofold up` starts it.") as connection:
             if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
                 connection.execute(f"CREATE DATABASE {POSTGRES.name(name)}")
+            # Of copies: what a trigger or a cast of their owner says can quote a row. Who sent the statement gets it.
+            connection.execute(f"ALTER DATABASE {POSTGRES.name(name)} SET log_min_messages = fatal")
 
     until_answered(ensure, DatabaseUnreachable, READY_S)
 

@@ -402,6 +402,22 @@ def test_what_was_revealed_of_a_forgotten_person_is_in_no_file_of_the_copy(
     assert set(found_in([base], mails)) == {mails[5]}
 
 
+def test_what_a_trigger_of_the_owner_says_is_in_no_log(postgres: Server, copy: PostgresCopy, lake: Lake) -> None:
+    people = RevealedTable(lake)
+    people.put("ann")
+    people.follow(copy)
+    postgres.run(
+        "CREATE OR REPLACE FUNCTION plant.refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE 'no %', NEW.mail; END $$; "
+        "CREATE TRIGGER refused BEFORE INSERT ON plant.hours FOR EACH ROW EXECUTE FUNCTION plant.refuse()"
+    )
+    people.put("bob")
+    with pytest.raises(StatementRefused, match="P0001") as refused:
+        people.follow(copy)
+    assert mail_of("bob") not in str(refused.value)
+    assert mail_of("bob") not in postgres.log.read_text()
+
+
 def test_no_file_has_what_a_copy_showed_that_reveals_no_more(postgres: Server, copy: PostgresCopy, lake: Lake) -> None:
     people = RevealedTable(lake)
     people.put("carol", "dora")
