@@ -12,6 +12,8 @@ PLAIN_TYPES = {
     "double": "DOUBLE", "string": "STRING", "binary": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP",
 }  # fmt: skip
 """Kind of a type in the client's plans -> its name in SQL."""
+OF_UNITS = frozenset({"timestampdiff", "timestampadd", "datediff", "date_diff", "dateadd", "date_add"})
+"""Functions whose first of three arguments is a unit, a word."""
 ROW = "row"
 """The name of the one relation that expressions of text are over."""
 
@@ -76,6 +78,9 @@ def _written(name: str) -> str:
 def _call_sql(function: str, texts: Sequence[str]) -> str | None:
     if function in ("cast", "try_cast"):
         return f"{function}({texts[0]} AS {texts[1]})"
+    if function in OF_UNITS and len(texts) == 3:
+        unit = texts[0].strip("'")
+        return f"{function}({unit}, {texts[1]}, {texts[2]})"
     if function == "get":
         return f"{texts[0]}[{texts[1]}]"
     if function == "in":

@@ -21,7 +21,15 @@ from tables.algebra.reading.plan_builder import (
     windowed,
 )
 from tables.algebra.reading.sql_pivots import pivoted
-from tables.algebra.reading.sql_syntax import all_of_rows, groupings, parsed, require_read
+from tables.algebra.reading.sql_syntax import (
+    JOINS,
+    OPERATORS,
+    TRIMS,
+    all_of_rows,
+    groupings,
+    parsed,
+    require_read,
+)
 from tables.algebra.relations import (
     Aggregate,
     Call,
@@ -42,18 +50,6 @@ from tables.algebra.relations import (
 from tables.algebra.spark_functions import TIME_WINDOWS
 
 View = Callable[[], Relation]
-
-_OPERATORS: dict[type[exp.Expr], str] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "div", exp.DPipe: "||",
-    exp.EQ: "==", exp.NEQ: "!=", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.NullSafeEQ: "<=>",
-    exp.And: "and", exp.Or: "or", exp.Not: "not", exp.Neg: "negative", exp.BitwiseAnd: "&", exp.BitwiseOr: "|",
-    exp.BitwiseXor: "^", exp.BitwiseNot: "~", exp.Like: "like", exp.ILike: "ilike", exp.RegexpLike: "rlike",
-    exp.Between: "between", exp.Transform: "transform", exp.Overlay: "overlay",
-    exp.Substring: "substring", exp.StrPosition: "instr", exp.Extract: "extract",
-}  # fmt: skip
-"""Syntax that sqlglot reads as a node of its own, with the values under it as arguments."""
-_TRIMS = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
-_JOINS = {"": "inner", "LEFT": "left_outer", "RIGHT": "right_outer", "FULL": "full_outer"}
 
 
 class SqlReader:
@@ -161,16 +157,19 @@ class SqlReader:
             self._aliases = {**windows, **{column.name.lower(): column.value for column in columns if column.name}}
             columns += self._columns(expression, below, node)
         self._aliases = {column.name.lower(): column.value for column in columns if column.name}
+        kept = [Named("", self._value(qualify.this, [below], node)) for qualify in [one.args.get("qualify")] if qualify]
         if group is not None or having is not None:
             by = [self._by(term, columns, below, node) for term in terms]
             if group is not None and group.args.get("all"):
                 by = all_of_rows(columns)
-            rows = self._build.grouped(self._found(below), by, columns, sets)
+            rows = self._build.grouped(self._found(below), by, [*columns, *kept], sets)
         else:
-            rows = self._build.projected(self._found(below), columns)
+            rows = self._build.projected(self._found(below), [*columns, *kept])
         if having is not None:
             condition = self._value(having.this, [below], node)
             rows = self._build.filtered(self._found(rows), [condition])
+        if kept:
+            rows = self._build.projected(self._build.filtered(rows, [kept[0].value]), rows.columns[:-1])
         if one.args.get("distinct"):
             rows = self._build.distinct(rows)
         return self._tail(rows, one)
@@ -270,7 +269,7 @@ class SqlReader:
         kind, side = (join.kind or "").upper(), (join.side or "").upper()
         if join.method and join.method.upper() == "NATURAL":
             raise NotUnderstood("NATURAL JOIN in SQL text")
-        how = {"SEMI": "left_semi", "ANTI": "left_anti", "CROSS": "cross"}.get(kind) or _JOINS.get(side)
+        how = {"SEMI": "left_semi", "ANTI": "left_anti", "CROSS": "cross"}.get(kind) or JOINS.get(side)
         if how is None:
             raise NotUnderstood(f"{side} {kind} JOIN in SQL text")
         on = join.args.get("on")
@@ -340,7 +339,7 @@ class SqlReader:
                 return self._call(one.name, one.expressions, below, node)
             case exp.Trim():
                 values = self._values([v for v in (one.args.get("expression"), one.this) if v], below, node)
-                return self._build.call(_TRIMS[str(one.args.get("position") or "BOTH").upper()], values, node)
+                return self._build.call(TRIMS[str(one.args.get("position") or "BOTH").upper()], values, node)
             case exp.Case():
                 return self._case(one, below, node)
             case exp.In() if not one.args.get("query"):
@@ -362,7 +361,7 @@ class SqlReader:
         return self._looked_up(rows.input if isinstance(rows, Limit) and rows.rows else rows)
 
     def _of_operator(self, one: exp.Expr, below: Sequence[Relation], node: int) -> Expr:
-        if type(one) not in _OPERATORS or any(
+        if type(one) not in OPERATORS or any(
             mark is True for name, mark in one.args.items() if name not in _OF_DIALECT
         ):
             raise NotUnderstood(f"{type(one).__name__.upper()} in SQL text")
@@ -370,7 +369,7 @@ class SqlReader:
         values = [self._value(v, below, node) for v in inner if isinstance(v, exp.Expr) and not isinstance(
             v, exp.Var)]  # fmt: skip
         marks = [text(str(v)) for v in inner if isinstance(v, exp.Var | str)]
-        return self._build.call(_OPERATORS[type(one)], [*marks, *values], node)
+        return self._build.call(OPERATORS[type(one)], [*marks, *values], node)
 
     def _filtered(self, one: exp.Filter, below: Sequence[Relation], node: int) -> Expr:
         made = self._value(one.this, below, node)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
+from tables.algebra.expression_sql import OF_UNITS
 from tables.algebra.reading.plan_builder import NotUnderstood, cube_sets, rollup_sets
 from tables.algebra.relations import Aggregate, Generated, Named, Rest, Windowed, parts
 
@@ -27,9 +29,33 @@ class _Dialect(Spark):
         }
 
 
+OPERATORS: dict[type[exp.Expr], str] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "div", exp.DPipe: "||",
+    exp.EQ: "==", exp.NEQ: "!=", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.NullSafeEQ: "<=>",
+    exp.And: "and", exp.Or: "or", exp.Not: "not", exp.Neg: "negative", exp.BitwiseAnd: "&", exp.BitwiseOr: "|",
+    exp.BitwiseXor: "^", exp.BitwiseNot: "~", exp.Like: "like", exp.ILike: "ilike", exp.RegexpLike: "rlike",
+    exp.Between: "between", exp.Transform: "transform", exp.Overlay: "overlay",
+    exp.Substring: "substring", exp.StrPosition: "instr", exp.Extract: "extract",
+}  # fmt: skip
+"""Syntax that sqlglot reads as a node of its own, with the values under it as arguments."""
+TRIMS = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+JOINS = {"": "inner", "LEFT": "left_outer", "RIGHT": "right_outer", "FULL": "full_outer"}
 _TAIL = {"with_", "with", "order", "sort", "limit", "offset"}
 _READ: dict[type[exp.Expr], set[str]] = {
-    exp.Select: {*_TAIL, "from_", "from", "joins", "where", "group", "having", "distinct", "expressions", "hint"},
+    exp.Select: {
+        *_TAIL,
+        "from_",
+        "from",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "distinct",
+        "expressions",
+        "hint",
+        "windows",
+        "qualify",
+    },
     exp.SetOperation: {*_TAIL, "this", "expression", "distinct", "by_name"},
     exp.Subquery: {*_TAIL, "this", "alias", "pivots"},
     exp.Table: {"this", "db", "catalog", "alias", "joins", "pivots"},
@@ -48,15 +74,46 @@ def require_read(one: exp.Expr) -> None:
 
 
 def parsed(written: str) -> exp.Expr:
-    """Parses a text.
+    """Parses a text, with what is short for other syntax written out.
 
     Raises:
         NotUnderstood: it cannot be parsed.
     """
     try:
-        return sqlglot.parse_one(written, read=_Dialect)
+        root = sqlglot.parse_one(written, read=_Dialect)
     except sqlglot.errors.SqlglotError as error:
         raise NotUnderstood(f"SQL text that cannot be parsed ({str(error).splitlines()[0][:60]})") from error
+    for select in root.find_all(exp.Select):
+        _write_windows_out(select)
+    for one in reversed(
+        [*root.find_all(exp.Anonymous, exp.If, exp.Is, exp.NullSafeNEQ, exp.Like, exp.ILike)]
+    ):  # inner ones first
+        whole = _written_out(one)
+        root = whole if one is root else root
+        one.replace(whole)
+    return root
+
+
+def _written_out(one: exp.Expr) -> exp.Expr:
+    match one:
+        case exp.Anonymous(expressions=[exp.Column() as unit, _, _]) if one.name.lower() in OF_UNITS:
+            return exp.Anonymous(this=one.this, expressions=[exp.Literal.string(unit.name), *one.expressions[1:]])
+        case exp.If() if not isinstance(one.parent, exp.Case):
+            branch = exp.If(this=one.this, true=one.args["true"])
+            return exp.Case(ifs=[branch], default=one.args.get("false"))
+        case exp.Is(expression=exp.Boolean()):
+            return exp.NullSafeEQ(this=one.this, expression=one.expression)
+        case exp.NullSafeNEQ():
+            return exp.Not(this=exp.NullSafeEQ(this=one.this, expression=one.expression))
+        case exp.Like(expression=several) | exp.ILike(expression=several):
+            patterns = [several]
+            if isinstance(several, exp.Any | exp.All):
+                patterns = several.this.expressions or [several.this.unnest()]
+            each = [type(one)(this=one.this.copy(), expression=pattern) for pattern in patterns]
+            either = exp.Or if isinstance(several, exp.Any) else exp.And
+            found = [exp.Not(this=like) for like in each] if one.args.get("negate") else each
+            return reduce(lambda left, right: either(this=left, expression=right), found)
+    return one
 
 
 def groupings(group: exp.Group) -> tuple[list[exp.Expr], list[frozenset[int]]]:
@@ -98,3 +155,14 @@ def all_of_rows(columns: Sequence[Named]) -> list[Named]:
     if any(mixed) or made != whole:
         raise NotUnderstood("GROUP BY ALL over more than columns and aggregates in SQL text")
     return [column for column, is_made in zip(columns, made, strict=True) if not is_made]
+
+
+def _write_windows_out(one: exp.Select) -> None:
+    """Writes what WINDOW names where the names are."""
+    named = {window.name.lower(): window for window in one.args.get("windows") or ()}
+    for window in [*named.values(), *one.find_all(exp.Window)] if named else ():
+        if window.alias and window.parent_select is one and (known := named.get(window.alias.lower())):
+            for part in ("partition_by", "order", "spec"):
+                if not window.args.get(part):
+                    window.set(part, known.copy().args.get(part))
+            window.set("alias", None)

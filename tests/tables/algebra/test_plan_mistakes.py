@@ -93,6 +93,15 @@ GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'
             'sql("SELECT sensor FROM {r} LATERAL VIEW explode(array(1)) AS n", r=readings.limit(3))',
             r"uses limit\(\) without a total order",
         ),
+        (
+            'sql("SELECT * FROM {r} QUALIFY row_number() OVER (PARTITION BY sensor ORDER BY value) = 1", r=readings)',
+            r"calls row_number\(\) without a total order",
+        ),
+        (
+            'sql("SELECT lag(value) OVER (w ORDER BY value) x FROM {r} WINDOW w AS (PARTITION BY sensor)", r=readings)',
+            r"calls lag\(\) without a total order",
+        ),
+        (GROUP.format(call='F.expr("first(if(value > 1, 1, 0))")'), r"calls first\(\) in a group"),
         ('readings.sampleBy("value", {1: 0.5}).select("sensor")', "uses sampleBy in what cannot be read"),
         (
             (
@@ -165,6 +174,9 @@ def test_texts_that_a_collation_takes_for_one_make_no_group(tmp_path: Path, body
         'readings.withColumn("x", F.expr("try_make_timestamp(2026, 1, 2, 3, 4, cast(value AS decimal(8,6)))"))',
         'readings.where(F.col("sensor") == "now and then")',
         'readings.where(F.col("sensor") == "10:30")',
+        'sql("SELECT * FROM {r} QUALIFY row_number() OVER (PARTITION BY sensor ORDER BY read_at) = 1", r=readings)',
+        'sql("SELECT *, lag(value) OVER w x FROM {r} WINDOW w AS (PARTITION BY sensor ORDER BY read_at)", r=readings)',
+        GROUP.format(call='F.expr("sum(if(value > 1, 1, 0))")'),
         "sql(\"SELECT *, 'first(value)' AS x FROM {r} LATERAL VIEW explode(array(1)) AS n\", r=readings)",
         "readings.where(\"read_at < '2026-01-31 10:30'\")",
         'readings.withColumn("x", F.to_timestamp("sensor", "HH:mm"))',

@@ -64,3 +64,27 @@ def test_text_that_is_no_value_of_a_row_has_a_fault(written: str, why: str) -> N
     fault = fault_of(written)
     assert fault.startswith(why)
     assert bool(fault) is bool(why)
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("if(a > 1, b, c)", "CASE WHEN a > 1 THEN b ELSE c END"),
+        (
+            "if(if(a, b, c), b, if(a LIKE 'x', b, c))",
+            "CASE WHEN CASE WHEN a THEN b ELSE c END THEN b ELSE CASE WHEN a LIKE 'x' THEN b ELSE c END END",
+        ),
+        ("a IS NOT FALSE", "NOT (a <=> false)"),
+        ("a IS DISTINCT FROM b", "NOT (a <=> b)"),
+        ("a NOT LIKE 'x'", "NOT (a LIKE 'x')"),
+        ("a LIKE ANY ('x', 'y')", "a LIKE 'x' OR a LIKE 'y'"),
+        ("a NOT ILIKE ALL ('x', 'y')", "NOT (a ILIKE 'x') AND NOT (a ILIKE 'y')"),
+    ],
+)
+def test_what_is_short_for_other_syntax_is_read_as_that(short: str, long: str) -> None:
+    assert value_of(short) == value_of(long)
+
+
+@pytest.mark.parametrize("written", ["timestampdiff(MINUTE, a, b)", "datediff(a, b)", "dateadd(DAY, 1, a)"])
+def test_a_unit_of_time_is_no_column(written: str) -> None:
+    assert sql_of(value_of(written)) == written
