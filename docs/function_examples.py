@@ -73,11 +73,8 @@ FUNCTION_EXAMPLES: dict[str, list[tuple[str, str]]] = {
     ],
     "order-in-what-is-not-read": [
         (
-            (
-                'sql("SELECT *, lag(value) OVER (PARTITION BY sensor ORDER BY read_at) AS before FROM {r} '
-                'LATERAL VIEW explode(array(1)) AS n", r=readings)'
-            ),
-            'sql("SELECT *, lag(value) OVER (PARTITION BY sensor ORDER BY read_at) AS before FROM {r}", r=readings)',
+            'sql("SELECT *, first(value) OVER (ORDER BY n) x FROM {r} LATERAL VIEW explode(array(1)) n", r=readings)',
+            'sql("SELECT *, lag(value) OVER (PARTITION BY sensor ORDER BY read_at) x FROM {r}", r=readings)',
         )
     ],
     "question-to-spark": [

@@ -59,6 +59,8 @@ def _kind_of_call(call: Call) -> str:
             return f"{_CASTS[to.upper()]}?"
         case Call(function="+" | "-", arguments=(one, other)) if {_plain(one), _plain(other)} <= _WIDTHS.keys():
             return max(_plain(one), _plain(other), key=lambda kind: _WIDTHS[kind]) + null
+        case Call(function="field", arguments=(Call(function="window" | "session_window"), _)):
+            return "timestamp?"
         case Call(function=function) if function in _TEXTS and is_exact(call.arguments[0]):
             return f"string{null}"
     return _RESULTS.get(call.function, "")
@@ -102,11 +104,13 @@ def is_same(one: Expr, other: Expr) -> bool:
 def are_of_one_kind(values: Iterable[Expr]) -> bool:
     """Whether values have one type.
 
-    A column whose type is not known is taken for one of that type; what is computed in a way that is not known is not,
-    unless the same function makes all of them.
+    A column whose type is not known is taken for one of that type, but for no time: dates equal timestamps, too.
+    What is computed in a way that is not known is not, unless the same function makes all of them.
     """
     values = list(values)
     kinds = {"long" if kind in _WIDTHS else kind for one in values if (kind := _plain(one))}
+    if kinds & {"date", "timestamp"} and not all(map(kind_of, values)):
+        return False
     made = [one for one in values if isinstance(one, Call) and one.function != "field" and not kind_of(one)]
     if not made:
         return len(kinds) <= 1

@@ -109,10 +109,10 @@ def _written_out(one: exp.Expr) -> exp.Expr:
             patterns = [several]
             if isinstance(several, exp.Any | exp.All):
                 patterns = several.this.expressions or [several.this.unnest()]
-            each = [type(one)(this=one.this.copy(), expression=pattern) for pattern in patterns]
+            each: list[exp.Expr] = [type(one)(this=one.this.copy(), expression=pattern) for pattern in patterns]
             either = exp.Or if isinstance(several, exp.Any) else exp.And
-            found = [exp.Not(this=like) for like in each] if one.args.get("negate") else each
-            return reduce(lambda left, right: either(this=left, expression=right), found)
+            each = [exp.Not(this=like) for like in each] if one.args.get("negate") else each
+            return reduce(lambda left, right: either(this=left, expression=right), each)
     return one
 
 

@@ -228,3 +228,22 @@ def test_a_window_by_another_time_has_no_distance_in_event_time(tmp_path: Path) 
     )
     with pytest.raises(BadDeclaration, match="makes windows by other, not by the event time"):
         plant(tmp_path, timed=timed, mine=f"@table({given})\ndef t(timed):\n    return {body}\n")
+
+
+@pytest.mark.parametrize(
+    ("at", "scope"),
+    [
+        ("F.try_to_timestamp('alarm', F.lit('yyyy'))", "day"),
+        ("F.to_date('raised_at')", "at"),
+        ("F.element_at(F.array('raised_at'), 1)", "day"),
+    ],
+)
+def test_a_date_and_what_may_be_a_timestamp_are_no_one_scope(tmp_path: Path, at: str, scope: str) -> None:
+    other = f'@table()\ndef other(alarms):\n    return alarms.withColumn("at", {at})\n'
+    both = (
+        '@table(primary_key=["day", "alarm"])\ndef t(readings, other):\n'
+        '    days = readings.select(F.to_date("read_at").alias("day"))\n'
+        '    return days.join(other, F.col("day") == F.col("at")).select("day", "alarm").distinct()\n'
+    )
+    registry = plant(tmp_path, other=other, t=both)
+    assert registry.find_table("t").scope_in(registry.find_table("other"))[0] == scope
