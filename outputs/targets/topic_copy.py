@@ -114,9 +114,10 @@ class TopicCopy(ChangeTarget):
     def erase(self) -> None:
         # From here on no other writer goes on, and all that was sent is seen.
         with closing(TransactionalWriter(self.settings, self.owner)) as writer:
-            if self._committed() is not None:
-                keys = NewestValues(self.settings, self.topic).look()
-                writer.write([*((self.topic, key, None) for key in keys), (POSITIONS, self.owner.encode(), None)])
+            if self._committed(decided=True) is not None:
+                keys, owner = NewestValues(self.settings, self.topic).look(), self.owner.encode()
+                noted = [p for p in (self.positions, POSITIONS) if owner in NewestValues(self.settings, p).look()]
+                writer.write([*((self.topic, key, None) for key in keys), *((p, owner, None) for p in noted)])
 
     def _rows(self, changes: pa.Table, refused: list[Refused]) -> list[Record]:
         return [
