@@ -25,7 +25,7 @@ _REFUSED = {
     "pandas.Timestamp.today",
     _CHANCE: "random secrets numpy.random uuid.uuid1 uuid.uuid4 uuid.getnode",
     _PROCESS: "hash id",
-    _UNSEEN: "eval exec compile globals locals __import__ importlib runpy",
+    _UNSEEN: "eval exec compile globals locals __import__ importlib runpy sys.modules",
     _PLACE: "open input io.open io.FileIO codecs.open pathlib.Path os platform socket subprocess glob shutil tempfile "
     "locale sqlite3 shelve http urllib.request requests httpx aiohttp urllib3 boto3 psycopg "
     "pandas.read_csv pandas.read_excel pandas.read_feather pandas.read_fwf pandas.read_hdf pandas.read_html "
@@ -45,11 +45,13 @@ __future__ abc array ast base64 binascii bisect bz2 calendar cmath codecs collec
 copy csv dataclasses datetime decimal difflib enum fractions functools graphlib hashlib heapq hmac html io ipaddress
 itertools json logging lzma math msgspec numbers numpy operator os.path.basename os.path.dirname os.path.join
 os.path.split os.path.splitext pandas pathlib.PurePath pathlib.PurePosixPath pprint pyarrow pyspark re reprlib
-statistics string struct sys.float_info sys.maxsize sys.modules textwrap threading types typing typing_extensions
+statistics string struct sys.float_info sys.maxsize textwrap threading types typing typing_extensions
 tantivy.Filter tantivy.TextAnalyzerBuilder tantivy.Tokenizer unicodedata urllib.parse uuid warnings xml zlib zoneinfo
 """
 PURE = frozenset(_COMPUTING.split())
 """What is accepted, but for what is refused of it; and the functions that Python has without an import."""
+_DECLARE = ROOT / "tables" / "declare"
+"""Where `find_matches` takes the module of a function to send it to other processes."""
 _ALIASES = {"posix": "os", "nt": "os", "posixpath": "os.path", "ntpath": "os.path"}
 
 
@@ -91,7 +93,8 @@ def purity_mistakes(uses: Collection[Use], vouched: Sequence[str], file: Path) -
         vouched: modules that the declaration calls pure.
         file: that of the declaration.
     """
-    found = sorted(uses, key=lambda use: (use.file != str(file), use.file, use.line, use.name))
+    own = [use for use in uses if use.name != "sys.modules" or not Path(use.file).is_relative_to(_DECLARE)]
+    found = sorted(own, key=lambda use: (use.file != str(file), use.file, use.line, use.name))
     impure = {use: instead for use in found if (instead := _instead(use.name))}
     if impure:
         yield IMPURE_CALL.error(calls=_places(impure, file), advice=" ".join(dict.fromkeys(impure.values())))

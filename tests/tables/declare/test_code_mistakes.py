@@ -66,6 +66,8 @@ PLACE = "Other data come from a topic or a table"
         ("def used(x):\n    return open(x).read()", "open in {}, line 2", PLACE),
         ("def used(x):\n    return hash('a')", "hash in {}, line 2", "hashlib"),
         ("def used(x):\n    return id(x)", "id in {}, line 2", "hashlib"),
+        ("import sys\ndef used(x):\n    return getattr(sys.modules[__name__], x)",
+         "sys.modules in {}, line 3", "by their names"),
         ("def used(x):\n    return eval(x)", "eval in {}, line 2", "by their names"),
         ("def used(x):\n    for y in {'a', 'b'}:\n        return y", "the order of a set in {}, line 2", "sorted"),
         ("def used(x):\n    return list(set(x))", "the order of a set in {}, line 2", "sorted"),
