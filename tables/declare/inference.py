@@ -351,7 +351,8 @@ class _Inferring:
         """Returns the reason why none of the keys that are known is one of the result."""
         root, made_by, unknown = self.root, self.made_by, unknown_in(self.root)
         if not found:
-            if unknown or not isinstance(made_by, Join | Union | Group):
+            is_plain = isinstance(made_by, Group) and made_by.is_plain
+            if unknown or is_plain or not isinstance(made_by, Join | Union | Group):
                 return f"the function {f'uses {unknown}' if unknown else 'makes several rows of one'}"
             if isinstance(made_by, Group):
                 return "of `rollup`, `cube` or grouping sets the function does not return grouping_id()"

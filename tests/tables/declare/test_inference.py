@@ -164,6 +164,12 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="explode",
         ),
         pytest.param(
+            '@table()\ndef t(readings):\n    most = readings.groupBy("sensor").agg(F.max("value").alias("most"))\n'
+            '    return most.select("sensor", F.explode(F.array("most")).alias("one"))\n',
+            "the function makes several rows of one",
+            id="explode of a group",
+        ),
+        pytest.param(
             '@table(sequence_by=["read_at"])\ndef t(readings):\n    return readings\n',
             "groups the rows whose greatest is kept",
             id="latest of what",
