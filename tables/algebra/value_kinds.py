@@ -105,7 +105,7 @@ def are_of_one_kind(values: Iterable[Expr]) -> bool:
     """Whether values have one type.
 
     A column whose type is not known is taken for one of that type, but for no time: dates equal timestamps, too.
-    What is computed in a way that is not known is not, unless the same function makes all of them.
+    One that is computed in a way that is not known has a type of its own, unless the same function makes all of them.
     """
     values = list(values)
     kinds = {"long" if kind in _WIDTHS else kind for one in values if (kind := _plain(one))}
