@@ -156,16 +156,18 @@ def _up_s() -> float:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.tier and not hasattr(config, "workerinput") and Path("/proc/uptime").exists():
-        config.pluginmanager.register(Sampler(config.option.tier))
+    if hasattr(config, "workerinput"):
+        return
+    mark = end_all_with_this_process()
+    if config.option.tier and Path("/proc/uptime").exists():
+        config.pluginmanager.register(Sampler(config.option.tier, mark))
 
 
 class Sampler:
     """Looks at the processes of this run until it ends, and says what it has seen."""
 
-    def __init__(self, tier: str) -> None:
-        self._tier = tier
-        mark = f"{VARIABLE}={end_all_with_this_process()}"
+    def __init__(self, tier: str, mark: str) -> None:
+        self._tier, mark = tier, f"{VARIABLE}={mark}"
         self._found = StartedProcesses(
             os.getpid(), lambda pid: mark in _parts(pid, "environ"), lambda pid: _parts(pid, "cmdline")
         )
