@@ -63,8 +63,7 @@ def retractions_that_are_lost(patch: pytest.MonkeyPatch) -> None:
 
 def repetitions_that_count(patch: pytest.MonkeyPatch) -> None:
     """The batch takes a record that was sent twice for two."""
-    for module in (tables.refresh.derived_rows, tables.refresh.refresh):
-        patch.setattr(module, "first_of_each", lambda rows, _: rows)
+    patch.setattr(tables.refresh.derived_rows, "first_of_each", lambda rows, _: rows)
 
 
 MUTATIONS: dict[Patch, str] = {

@@ -12,16 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from infra.encodings.column_types import FieldType
-from infra.encodings.json.json_fields import (
-    MOST_DEPTH,
-    Convert,
-    is_deep,
-    repeated_key,
-    rest,
-    struct_conversion,
-    struct_type,
-    unknown_fields,
-)
+from infra.encodings.json.json_fields import Convert, repeated_key, rest, struct_conversion, struct_type, unknown_fields
 from infra.encodings.json.object_columns import object_columns
 from infra.encodings.parsed_records import Parsed, sized, without_gc
 from infra.encodings.record_format import RecordFormat
@@ -60,8 +51,6 @@ class JsonParser:
         for row, value in enumerate(values.to_pylist()):
             record = None
             unfit = sized(value, self.format.max_bytes, "a JSON object")
-            if unfit is None and is_deep(value):
-                unfit = f"nested too deeply: expected at most {MOST_DEPTH} objects and arrays in each other"
             if unfit is not None:
                 faults[row] = [unfit]
             else:

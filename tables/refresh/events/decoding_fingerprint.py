@@ -10,6 +10,11 @@ from tables.declare.encodings import find_encoding
 from tables.declare.parameter_checks import BOUND
 from tables.declare.topic import Topic
 
+_SAID_BEFORE = {
+    # For no record at all, which raised.
+    "np.array([cell is None for cell in cells], bool)": "np.array([cell is None for cell in cells])"
+}
+"""Part of the decoder's code -> what it was, where a record becomes the same by both."""
 # What these say does not change what a record becomes.
 _NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes", "local_retention", "scheme"}
 
@@ -27,7 +32,8 @@ def _decoder(encoding: str) -> tuple[str, ...]:
     # with pyarrow, which a plan, that asks for tables only, does without
     from tables.refresh.events.record_decoder import Decoder
 
-    return (*read_code(Decoder).complete_lines, *read_code(find_encoding(encoding).parser_class).complete_lines)
+    lines = (*read_code(Decoder).complete_lines, *read_code(find_encoding(encoding).parser_class).complete_lines)
+    return tuple(functools.reduce(lambda line, said: line.replace(*said), _SAID_BEFORE.items(), line) for line in lines)
 
 
 @functools.cache

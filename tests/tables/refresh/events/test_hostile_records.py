@@ -164,14 +164,6 @@ def test_the_bound_of_depth_takes_time_in_proportion_to_a_record() -> None:
     assert is_deep(b"[" * 300_000 + b'"\\')
 
 
-def test_a_deep_record_is_refused_by_the_same_bound_in_each_process() -> None:
-    for depth in (MOST_DEPTH - 1, MOST_DEPTH, 990):
-        value = b'{"id": 1, "at": %b, "note": %b}' % (AT, nested(depth, b"[", b"]"))
-        reasons = Decoder(LOGINS).decode(raw(value), None).rejected["reasons"].to_pylist()
-        told = "nested too deeply: expected at most 500 objects and arrays in each other"
-        assert reasons == ([] if depth < MOST_DEPTH else [[told]])
-
-
 def test_a_batch_of_refused_records_is_quarantined_for_any_columns() -> None:
     """A column of structs that may be null could not be made of no rows."""
     found = Decoder(LOGINS).decode(raw(b"no JSON", b"{}"), None)
