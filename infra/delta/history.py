@@ -94,6 +94,7 @@ class History:
         file = self._file(f"process {os.getpid()}")
         noted = self._read(file)
         if noted is None or noted.version > version:
+            self.holds()  # removes those of ended processes
             now_ms = time.time_ns() // 1_000_000
             self._write(file, asdict(Hold(version=version, rows=True, at_ms=now_ms, pid=os.getpid())))
 
