@@ -22,7 +22,7 @@ MOST_ROWS = 200
 MOST_BYTES = 1_000_000
 """Of the rows of an answer, as JSON."""
 _OTHER_MB = 1_000
-"""Memory of the server beside that of queries: code, threads, the rows of an answer."""
+"""Memory of the server besides that of queries: code, threads, the rows of an answer."""
 LONGEST_S = 60.0
 """A query, or a command, that takes longer is ended: who asks by an assistant does not see it run."""
 _ABOUT = (

@@ -30,7 +30,7 @@ _FIRST_MS = 1_800_000_000_000
 
 
 class Stream:
-    """A stream of which half of the rows revise those of the last half hour.
+    """A stream, half of whose rows revise those of the last half hour.
 
     Attributes:
         now_ms: its clock, which commits get, too.

@@ -106,7 +106,9 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
     """Prints the changes of a publication, and the command that takes them back."""
     if outcomes:
         print_outcomes(outcomes, as_json=False)
-        out.print("To take it back, as long as the table's history has it:")
+        from infra.delta.table_copy import KEPT_DAYS
+
+        out.print(f"To take it back, for {KEPT_DAYS} days:")
         out.print(f"./twofold rollback {outcomes[0].table} --run {plan.run}", soft_wrap=True)
     elif plan.changes or plan.notes:
         if plan.sample:

@@ -94,10 +94,8 @@ def certify(lake: Lake, registry: Registry, store: KeyStore, ref: str, state: Ke
         if state.is_forgotten:
             _record(lake, ref, state, found)
     copies = [f"{one.place}: {_ELSEWHERE[one.part]}." for one in found if one.part in _ELSEWHERE]
-    declared = {Place.declared(*one) for one in _revealing(lake, registry)}
-    for place in revealed_places(lake):
-        if place not in declared:
-            copies.append(f"{place}: it was revealed there, and is not declared so. {_REMOVED.format(place=place)}")
+    for place in _undeclared(lake, registry):
+        copies.append(f"{place}: it was revealed there, and is not declared so. {_REMOVED.format(place=place)}")
     at_ms = state.forget_at_ms
     return Certificate(
         ref=ref,
@@ -128,11 +126,10 @@ def _look(lake: Lake, registry: Registry, store: KeyStore, state: Kept) -> list[
         if len(rows.found):
             part = "quarantine" if name.endswith(QUARANTINE) else part
             found.append(Found(place=name, part=part, rows=len(rows.found), readable=rows.readable))
-    declared = _revealing(lake, registry)
-    for table, output in declared:
+    for table, output in _revealing(lake, registry):
         if lake.exists(table.full_name):
             found.append(_held(lake, store, state, table, output))
-    for place in sorted({*revealed_places(lake)} - {Place.declared(*one) for one in declared}):
+    for place in _undeclared(lake, registry):
         held = [lake.open(place.table).scan()] if lake.exists(place.table) else []
         count = sum(len(rows_of_key(one, store, state.key_id).found) for one in held)
         found.append(Found(place=str(place), part=place.kind, rows=count, readable=None))
@@ -179,6 +176,12 @@ def _revealing(lake: Lake, registry: Registry) -> list[tuple[Table, Output]]:
         for table, output in registry.outputs()
         if output.reveal or Place.declared(table, output) in places
     ]
+
+
+def _undeclared(lake: Lake, registry: Registry) -> list[Place]:
+    """Returns the places that values were revealed to, and that no declared output has."""
+    declared = {Place.declared(*one) for one in registry.outputs()}
+    return [place for place in revealed_places(lake) if place not in declared]
 
 
 def _recorded(lake: Lake, ref: str) -> list[Found]:

@@ -117,7 +117,7 @@ def _made_again(settings: Settings, approved: Plan, why: str, as_json: bool) -> 
     """Makes a plan again after its streams were restarted: they leave tables of another definition alone.
 
     Raises:
-        PlanVoid: it changes much otherwise than the approved one, and nobody is there to say yes, or says no.
+        PlanVoid: it changes much otherwise than the approved one, and no person is there to say yes, or one says no.
     """
     from batch.plan.code_changes import code_changes
     from batch.plan.code_plan import plan_code

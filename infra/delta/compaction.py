@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from infra.delta.file_statistics import parquet_properties
-from infra.delta.trim import LEDGER, Trim
+from infra.delta.trim import LEDGER, Trim, set_properties
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, PostCommitHookProperties
@@ -59,7 +59,7 @@ def compact(lake: Lake, name: str, by: str | None = None) -> None:
         if by:
             # A MERGE keeps the order of the rows that it finds, and cuts off what fills a file: the end of the table
             # does not grow with it.
-            _set(table, {"delta.targetFileSize": str(TARGET)})
+            set_properties(table, {"delta.targetFileSize": str(TARGET)})
         files = _extents(table, by) if by else []
         if by and is_mixed(files, TARGET):
             table.optimize.z_order([by], target_size=TARGET, **writes)
@@ -75,20 +75,15 @@ def compact(lake: Lake, name: str, by: str | None = None) -> None:
 
 
 def compact_without_history(lake: Lake, name: str) -> None:
-    """Compacts a ledger, of which only the newest version is read: it has no change feed, and a short history."""
+    """Compacts a ledger, whose newest version alone is read: it has no change feed, and a short history."""
     from deltalake.exceptions import DeltaError
 
     try:
-        _set(lake.open(name), _WITHOUT_HISTORY)
+        set_properties(lake.open(name), _WITHOUT_HISTORY)
         compact(lake, name)
     except DeltaError as error:  # another process does the same
         _log.info("not tidied table=%s error=%s", name, error)
     Trim(lake, name, LEDGER).now()
-
-
-def _set(table: DeltaTable, properties: dict[str, str]) -> None:
-    if not properties.items() <= table.metadata().configuration.items():
-        table.alter.set_table_properties(properties)
 
 
 def after_commit() -> PostCommitHookProperties:

@@ -288,7 +288,7 @@ class Writer:
         if commit is None:
             return Written(skipped=self.done(stamp))
         if commit.version < self.lake.history(self.name).floor().changes:
-            # This process slept for longer than the history: the commit fills a hole that nobody reads.
+            # This process slept for longer than the history: the commit fills a hole, and no reader meets it.
             self.lake.remove_commit(self.name, commit.version)
             self._table = OpenTable(self.lake, self.name)
             raise WriteConflict(

@@ -60,7 +60,7 @@ class Lake:
 
     @property
     def live_uri(self) -> str:
-        """Root of the lake of which this one is a copy; of this one, if it is none."""
+        """Root of the lake that this one is a copy of; its own root, if it is none."""
         return self.settings.lake_uri.partition(f"/{COPIES}/")[0]
 
     def history(self, name: str) -> History:

@@ -34,14 +34,14 @@ class OpenTable:
     def newest(self) -> DeltaTable:
         """Returns the table at its newest version; the part of its log that was read before is not read again."""
         now = self._clock()
-        is_far = self._table is not None and self._table.version() - self._opened_at > _FURTHER
-        if self._table is None or is_far or now - self._looked_at > _TRUSTED_S:
-            self._table = self._lake.open(self._name)
-            self._opened_at = self._table.version()
-        elif self._lake.has_version(self._name, self._table.version() + 1):
-            self._table.update_incremental()
+        table = self._table
+        if table is None or table.version() - self._opened_at > _FURTHER or now - self._looked_at > _TRUSTED_S:
+            table = self._table = self._lake.open(self._name)
+            self._opened_at = table.version()
+        elif self._lake.has_version(self._name, table.version() + 1):
+            table.update_incremental()
         self._looked_at = now
-        return self._table
+        return table
 
     def checkpoint(self) -> None:
         """Writes a checkpoint of the newest version and continues from it."""

@@ -18,7 +18,8 @@ from infra.delta.logged_commit import logged_version
 _LAST_CHECKPOINT = "_last_checkpoint"
 _BEFORE = "_before"
 """Folder of a lake for tables as runs have changed them."""
-_KEPT_S = 30 * 24 * 3_600
+KEPT_DAYS = 30
+"""For so long a published plan can be taken back."""
 
 
 def copy_table(source: Lake, target: Lake, name: str, since: int) -> int:
@@ -69,7 +70,7 @@ def keep_before(lake: Lake, name: str, run: str, since: int) -> None:
     if "://" in lake.settings.lake_uri or kept is not lake:
         return
     for folder in Path(lake.settings.lake_uri, _BEFORE).glob("*"):
-        if time.time() - folder.stat().st_mtime > _KEPT_S:
+        if time.time() - folder.stat().st_mtime > KEPT_DAYS * 24 * 3_600:
             shutil.rmtree(folder, ignore_errors=True)
     draft = _lake_of(lake, run, f"{name}.draft")
     shutil.rmtree(draft.settings.lake_uri, ignore_errors=True)

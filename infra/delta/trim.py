@@ -6,23 +6,22 @@ copied lake has lost. The table's own log therefore names the files, and the hol
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
 
 from infra.delta.history import REPLACED_IN_CHECKPOINTS, Floor, Hold
-from infra.delta.logged_commit import WRITER, logged_version
+from infra.delta.logged_commit import info_of, logged_version
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -117,14 +116,8 @@ def next_floor(
 class Trim:
     """Trims one table again and again; what was read of its log is not read again."""
 
-    def __init__(
-        self,
-        lake: Lake,
-        name: str,
-        limits: Limits = Limits(),
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    ) -> None:
-        self._lake, self._name, self._limits, self._now_ms = lake, name, limits, now_ms
+    def __init__(self, lake: Lake, name: str, limits: Limits = Limits()) -> None:
+        self._lake, self._name, self._limits = lake, name, limits
         self._root, self._history = Path(lake.uri(name)), lake.history(name)
         self._seen: deque[Seen] = deque()
         self._removed_to = 0  # version: what commits up to it have replaced is removed
@@ -148,7 +141,7 @@ class Trim:
         self._keep_checkpoints_small(table)
         live = dict(_files_of(table))
         log = self._log_files()
-        self._read(min((version for version, name in log if name.endswith(".json")), default=0), table.version())
+        self._read({version for version, name in log if name.endswith(".json")}, table.version())
         if not self._seen:
             return Trimmed()
         floor = self._raised(log, sum(live.values()))
@@ -163,7 +156,7 @@ class Trim:
 
     def _wanted(self, live_bytes: int) -> tuple[int, int]:
         holds = self._history.holds().values()
-        return next_floor(list(self._seen), holds, self._limits, live_bytes, self._now_ms())
+        return next_floor(list(self._seen), holds, self._limits, live_bytes, time.time_ns() // 1_000_000)
 
     def _raised(self, log: Sequence[tuple[int, str]], live_bytes: int) -> Floor:
         """Publishes the floor to which the table is trimmed."""
@@ -173,7 +166,7 @@ class Trim:
         facts, starts = dict(before.facts), dict(before.starts)
         for one in takewhile(lambda one: one.version < openable, self._seen):
             if one.version >= before.changes:
-                info = _info(one.said)
+                info = info_of({"userMetadata": one.said})
                 facts |= dict.fromkeys(info, info)
                 starts = {**info.get("starts", {}), **starts}
         floor = Floor(changes=max(before.changes, openable), rows=max(before.rows, rows), facts=facts, starts=starts)
@@ -201,15 +194,19 @@ class Trim:
         """Has checkpoints name replaced files for an hour; tables were made to name them for a month."""
         from deltalake.exceptions import CommitFailedError
 
-        if not REPLACED_IN_CHECKPOINTS.items() <= table.metadata().configuration.items():
-            with suppress(CommitFailedError):  # others write it: the next trim does it
-                table.alter.set_table_properties(dict(REPLACED_IN_CHECKPOINTS))
+        with suppress(CommitFailedError):  # others write it: the next trim does it
+            if set_properties(table, REPLACED_IN_CHECKPOINTS):
                 self._lake.write_checksum(self._name, table.version())
 
-    def _read(self, oldest: int, newest: int) -> None:
-        """Reads the commits of the log that were not read yet."""
-        after = self._seen[-1].version if self._seen else oldest - 1
-        for version in range(max(after + 1, oldest), newest + 1):
+    def _read(self, there: Container[int], newest: int) -> None:
+        """Reads the commits up to the newest that were not read yet.
+
+        A commit that filled a hole below them, and whose writer was killed before it removed it, is none of them.
+        """
+        unread, first = self._seen[-1].version + 1 if self._seen else 0, newest + 1
+        while first > unread and first - 1 in there:
+            first -= 1
+        for version in range(first, newest + 1):
             file = self._root / "_delta_log" / f"{version:020d}.json"
             self._seen.append(_seen(version, file.read_bytes()))
 
@@ -217,6 +214,14 @@ class Trim:
         """Lists the files of the log, the oldest first, so that one that is killed leaves no hole."""
         names = (file.name for file in (self._root / "_delta_log").iterdir())
         return sorted((version, name) for name in names if (version := logged_version(name)) is not None)
+
+
+def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> bool:
+    """Gives the table these properties; returns whether it had others."""
+    is_other = not properties.items() <= table.metadata().configuration.items()
+    if is_other:
+        table.alter.set_table_properties(dict(properties))
+    return is_other
 
 
 class _File(msgspec.Struct):
@@ -254,14 +259,6 @@ def _seen(version: int, text: bytes) -> Seen:
         feed=feed,
         also_feed=[] if feed else [unquote(file.path) for file in changed if file.dataChange],
     )
-
-
-def _info(text: str | None) -> Mapping[str, Any]:
-    try:
-        said = json.loads(text or "{}")
-    except ValueError:  # of another program
-        return {}
-    return {key: value for key, value in said.items() if key != WRITER} if isinstance(said, dict) else {}
 
 
 def _files_of(table: DeltaTable) -> Iterable[tuple[str, int]]:

@@ -37,9 +37,10 @@ def method_called() -> str:
     frame, name = sys._getframe(1), ""
     while frame.f_back is not None:
         frame = frame.f_back
-        if frame.f_globals.get("__name__", "").startswith("pyspark."):
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("pyspark."):
             name = frame.f_code.co_name
-        elif name:
+        elif name and module != __name__:  # between two methods of pyspark, where `only_lazily` stands
             break
     return name
 

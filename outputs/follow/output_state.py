@@ -70,8 +70,8 @@ class StateFile:
     def note(self, error: Exception | None) -> None:
         if error is not None or self.known():
             failed_at = None if error is None else datetime.now(UTC)
-            told = "" if error is None else str(error)
-            self._update({"error": told, "failed_at": failed_at, "tried_since": None})
+            text = "" if error is None else str(error)
+            self._update({"error": text, "failed_at": failed_at, "tried_since": None})
 
     def note_waiting(self, number: int, answer: str, since: float | None) -> None:
         """Records how many changes wait, why the receiver does not take one of them, and since when in epoch s."""

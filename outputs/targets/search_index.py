@@ -52,7 +52,7 @@ class SearchIndex(Target):
 
     An index of other columns or another language is made next to the one before, which is searched until it is whole.
     So is one after persons were forgotten whose values it reveals, since what tantivy replaces stays in its files: the
-    one before is searched without its revealed columns. One in the making becomes whole whoever is forgotten meanwhile.
+    one before is searched without its revealed columns. One in the making becomes whole though persons are forgotten.
 
     Attributes:
         folder: has an index for each text and language.

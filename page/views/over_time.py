@@ -131,7 +131,7 @@ def lateness(store: Store, known: Known, entry: Entry) -> Lateness:
 
 
 def _fitted(buckets: Sequence[tuple[datetime, Point | None]]) -> Sequence[tuple[datetime, Point | None]]:
-    """Leaves out the time before the first bucket of which something is known."""
+    """Leaves out the time before the first bucket that has a point."""
     first = next((n for n, (_, point) in enumerate(buckets) if point), 0)
     return buckets[min(first, len(buckets) - _FEWEST) :]
 

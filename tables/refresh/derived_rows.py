@@ -176,7 +176,7 @@ def first_of_each(rows: R, agreeing: Sequence[str]) -> R:
 
 
 def first_of_all(rows: R, topic: Topic, wanted: ScopeFilter, events: DeltaTable, most: int = 0) -> R | None:
-    """Removes repeated records from those of some scopes, also those of which other scopes have the first.
+    """Removes repeated records from those of some scopes, also those whose first one is in other scopes.
 
     Args:
         events: the table that the rows are of.

@@ -149,6 +149,10 @@ def test_a_commit_into_a_hole_of_the_log_is_no_commit(lake: Lake, writer: Writer
     lines = [info, {"txn": {"appId": "slept", "version": 1}}]
     hole = Path(lake.uri(NAME), "_delta_log", f"{11:020d}.json")
     hole.write_text("\n".join(map(json.dumps, lines)))
+    revise(writer, *range(60, 90))
+    trimmed(lake)
+    assert not hole.exists(), "its writer was killed before it removed it"
+    hole.write_text("\n".join(map(json.dumps, lines)))
     with pytest.raises(WriteConflict, match="version 11 was gone"):
         slept._written(tag, 10)
     assert not hole.exists()

@@ -9,6 +9,7 @@ import pytest
 
 from infra.errors import BadDeclaration
 from infra.spark.lazy_frames import AsksForRows, only_lazily
+from tables.algebra.reading.function_plan import plan_of
 from tables.declare.analysis import rows_of
 from tests.tables.declared import a_table
 
@@ -46,3 +47,14 @@ def test_a_function_that_only_spark_can_read_is_refused_where_it_asks() -> None:
 
     with pytest.raises(BadDeclaration, match=r"hours\.py: asks Spark by first\(\).*keeps the answer"):
         rows_of(a_table(derive=filtered), {"readings": Frame()})  # type: ignore[dict-item]
+
+
+def test_a_plan_names_what_was_called_also_where_frames_are_refused() -> None:
+    from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.connect.plan import Read
+
+    session: Any = object()
+    with only_lazily([DataFrame(Read("readings"), session)]):
+        pass
+    with pytest.raises(BadDeclaration, match=r"asks Spark by first\(\)"):
+        plan_of(lambda readings: readings.first(), ["readings"])

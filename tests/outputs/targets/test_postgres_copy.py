@@ -440,14 +440,19 @@ def test_no_file_has_what_a_copy_showed_that_reveals_no_more(postgres: Server, c
     assert found_in([base], mails) == {}
 
 
-def test_files_with_what_was_revealed_are_replaced_after_a_crash_too(
-    postgres: Server, copy: PostgresCopy, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def people(copy: PostgresCopy, lake: Lake) -> RevealedTable:
+    """Two persons, whose copy does not know yet that the first one is forgotten."""
     people = RevealedTable(lake)
     people.put("person1", "person2")
     people.follow(copy)
     people.forget("person1")
+    return people
 
+
+def test_files_with_what_was_revealed_are_replaced_after_a_crash_too(
+    postgres: Server, copy: PostgresCopy, people: RevealedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def cut_short(self: PostgresCopy) -> None:
         raise KeyboardInterrupt
 
@@ -463,13 +468,9 @@ def test_files_with_what_was_revealed_are_replaced_after_a_crash_too(
 
 
 def test_an_erasure_takes_its_time_and_waits_for_no_reader_long(
-    postgres: Server, copy: PostgresCopy, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    postgres: Server, copy: PostgresCopy, people: RevealedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is cancelled begins again for ever, and one that waits for a reader has all others wait."""
-    people = RevealedTable(lake)
-    people.put("person1", "person2")
-    people.follow(copy)
-    people.forget("person1")
     limits: list[Any] = []
     execute = Connection.execute
 
