@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from infra.chosen_domains import driver_name
+from infra.delta.trim import Limits
 from infra.settings import Settings
+from infra.text.printable import shown_duration
 from status.snapshot import QueryState, Snapshot, StreamHealth
 from tables.declare.registry import Registry
 from tables.declare.table import Table
@@ -99,6 +101,7 @@ def found_needs(now: Snapshot) -> list[Need]:
             for q in now.queries
             if q.error
         ),
+        *_history_needs(now),
         *(
             Need(
                 f"{t.name}: audits found {t.audit.unexplained:,} rows that nothing explains",
@@ -110,6 +113,23 @@ def found_needs(now: Snapshot) -> list[Need]:
             if t.audit and t.audit.unexplained
         ),
     ]
+
+
+def _history_needs(now: Snapshot) -> Iterator[Need]:
+    """Yields the readers of tables that leave changes unread for half of the time for which these are kept."""
+    readers = [(_table_of(q), f"{q.domain}.{q.query}", "its inputs", q.behind, q.behind_s) for q in now.queries]
+    readers += [(o.table, f"{o.table}: the output {o.output}", "the table", o.behind, o.behind_s) for o in now.outputs]
+    limits = Limits()
+    for table, reader, read, behind, behind_s in readers:
+        age_s, kept_s = behind_s or 0.0, limits.held_ms / 1_000
+        if age_s > kept_s / 2 or (behind or 0) > limits.held_commits / 2:
+            yield Need(
+                f"{reader} leaves {behind:,} versions of {read} unread, the first for {shown_duration(age_s)}; "
+                f"after {shown_duration(kept_s)}, or {limits.held_commits:,} versions, it begins from a snapshot",
+                table,
+                "./twofold doctor",
+                f"{reader} may lose the history that it has not read",
+            )
 
 
 def needs_of(now: Snapshot) -> list[Need]:

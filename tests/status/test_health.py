@@ -97,6 +97,24 @@ def test_versions_that_wait_while_a_table_does_not_move_are_a_stall() -> None:
     assert look(*UP, queries=queries).stalled == ["flights: 4 versions wait, no micro-batch for 300 s"]
 
 
+def test_a_reader_that_may_lose_history_is_named_at_half_of_its_time() -> None:
+    queries = [
+        query("flights", LONG_AGO, behind=3, behind_s=37 * 3_600.0),
+        query("landings", LONG_AGO, behind=10_001, behind_s=60.0),
+        query("planes", LONG_AGO, behind=3, behind_s=35 * 3_600.0),
+        query("ingest", LONG_AGO, behind=None),
+    ]
+    now = Snapshot(at=AT, processes=[], topics=[], tables=[], problems=[], queries=queries)
+    end = "after 3 days, or 20,000 versions, it begins from a snapshot"
+    assert {need.name: need.text for need in found_needs(now)} == {
+        name: f"{name} leaves {unread} of its inputs unread, the first for {age}; {end}"
+        for name, unread, age in (
+            ("flights.flights", "3 versions", "37 h 00 min"),
+            ("flights.landings", "10,001 versions", "1 min 00 s"),
+        )
+    }
+
+
 def test_a_driver_that_has_just_started_is_given_time() -> None:
     young = (process("broker"), process("stream-flights", uptime_s=20))
     assert look(*young, queries=[query("ingest", LONG_AGO)], lag=12).stalled == []
