@@ -48,7 +48,7 @@ chaos: setup  ## Kill streams, reconciles, replays, rebuilds, captures for hours
 	@$(PYTHON) -m pytest -s --tier chaos $(ARGS)
 
 bench: setup  ## Measure drain, freshness, reconcile, ...; ONLY=peers ARGS="--records 100000": the same by Flink SQL, too
-	@$(PYTHON) -m benchmarks$(if $(ONLY),.$(ONLY)) $(ARGS)
+	@$(PYTHON) -m $(patsubst benchmarks.peers,peers,benchmarks$(if $(ONLY),.$(ONLY))) $(ARGS)
 
 down:  ## Stop the platform
 	@./twofold down

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from analysts.ledger_columns import LEDGERS
+from docs.licences import licences
 from infra.settings import PREFIX, ROOT, SECRETS, Settings
 from tables.algebra.refusal import Refusal
 
@@ -333,7 +334,7 @@ def benchmarks() -> str:
         "reached is in the [decisions](adr/README.md).\n"
     ]
     for one in json.loads((ROOT / "benchmarks" / "kept_figures.json").read_text("utf-8")):
-        path = f"benchmarks/{one['module'].replace('.', '/')}.py"
+        path = f"{one['module'].replace('.', '/')}.py"
         about = (ast.get_docstring(ast.parse((ROOT / path).read_text("utf-8"))) or "").partition("\n")[0]
         columns = [
             name for n, name in enumerate(one["columns"], 1) if any(row[n] is not None for row in one["figures"])
@@ -363,6 +364,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/settings.md": settings,
     "reference/ledgers.md": ledgers,
     "reference/dags.md": dags,
+    "reference/licences.md": licences,
     "adr/README.md": decisions,
 }
 

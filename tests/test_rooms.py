@@ -105,7 +105,7 @@ def imports_of(source: str) -> Iterator[tuple[str, int]]:
 
 def trespasses(room: str, source: str) -> list[str]:
     """Imports that a file of the room must not hold."""
-    forbidden = set(MAY_IMPORT) - MAY_IMPORT[room] - {room} | {"tests", "benchmarks"}
+    forbidden = set(MAY_IMPORT) - MAY_IMPORT[room] - {room} | {"tests", "benchmarks", "peers"}
     return [
         f"line {line}: {module}"
         for module, line in imports_of(source)

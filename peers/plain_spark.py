@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from benchmarks.peers.domains import registry_of
-from benchmarks.peers.engine_process import Task, drain, until_stopped
 from infra.settings import Settings
 from infra.spark.spark_session import session
+from peers.domains import registry_of
+from peers.engine_process import Task, drain, until_stopped
 from tables.declare.functions.event_patterns import RECORD as RECORD_TYPE
 from tables.declare.inference import RECORD
 from tables.declare.table import Table

@@ -1,4 +1,4 @@
-"""Makes the Python environment that Flink runs in: `python -m benchmarks.peers.flink_environment`."""
+"""Makes the Python environment that Flink runs in: `python -m peers.flink_environment`."""
 
 from __future__ import annotations
 

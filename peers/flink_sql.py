@@ -11,8 +11,8 @@ from typing import Any
 
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
-from benchmarks.peers import flink_nexmark
-from benchmarks.peers.engine_process import NEXMARK, Task, drain, until_stopped
+from peers import flink_nexmark
+from peers.engine_process import NEXMARK, Task, drain, until_stopped
 
 OPTIONS = {
     "parallelism.default": "2",

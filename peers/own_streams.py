@@ -6,11 +6,11 @@ import threading
 import time
 from dataclasses import replace
 
-from benchmarks.peers.domains import domain_of, registry_of
-from benchmarks.peers.engine_process import READY, Task, drain
 from infra.delta.lake import Lake
 from infra.settings import Settings
 from infra.spark.spark_session import session
+from peers.domains import domain_of, registry_of
+from peers.engine_process import READY, Task, drain
 from streaming import driver
 from streaming.ingest.ingest_query import Ingest
 from tables.refresh.open_platform import Platform, ensure_domain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.nexmark import DECLARED
-from benchmarks.peers.engine_process import NEXMARK
+from peers.engine_process import NEXMARK
 from tables.declare.registry import Registry, load
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.peers import flink_environment
-from benchmarks.peers.domains import domain_of
-from benchmarks.peers.engine_process import READY, Drain, Task
 from infra.delta.lake import Lake
 from infra.settings import ROOT, Settings
+from peers import flink_environment
+from peers.domains import domain_of
+from peers.engine_process import READY, Drain, Task
 
 OWN, PLAIN, FLINK = "twofold", "plain spark", "flink"
 
@@ -63,7 +63,7 @@ class Engine:
         python, variables = str(sys.executable), {**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)}
         if self.name == FLINK:
             python, variables = str(flink_environment.PYTHON), flink_environment.environment()
-        arguments = [python, "-m", f"benchmarks.peers.{self.module}", *task.arguments()]
+        arguments = [python, "-m", f"peers.{self.module}", *task.arguments()]
         process = subprocess.Popen(arguments, env=variables, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         try:
             yield process
