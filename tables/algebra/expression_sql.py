@@ -78,8 +78,10 @@ def _written(name: str) -> str:
 def _call_sql(function: str, texts: Sequence[str]) -> str | None:
     if function in ("cast", "try_cast"):
         return f"{function}({texts[0]} AS {texts[1]})"
+    unit = texts[0].strip("'") if texts else ""
+    if function == "extract":
+        return f"extract({unit} FROM {texts[1]})"
     if function in OF_UNITS and len(texts) == 3:
-        unit = texts[0].strip("'")
         return f"{function}({unit}, {texts[1]}, {texts[2]})"
     if function == "get":
         return f"{texts[0]}[{texts[1]}]"
@@ -93,6 +95,4 @@ def _call_sql(function: str, texts: Sequence[str]) -> str | None:
         return f"({texts[0]} {function} {texts[1]})" if len(texts) == 2 else None
     if function == "not":
         return f"(NOT {texts[0]})"
-    if function == "extract":
-        return None
     return f"{function}({', '.join(texts)})"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -16,6 +17,7 @@ from tests.harness.tiers import this_run
 
 WORLDS = this_run.worlds or 1
 CASES_PER_WORLD = 26
+T = TypeVar("T")
 
 
 def timeout_s(worlds: int) -> int:
@@ -42,6 +44,25 @@ def over_worlds(
         )
 
     return drawn
+
+
+def drawn(strategy: SearchStrategy[T], count: int) -> list[T]:
+    """So many values that are not alike, in an order that follows from the seed of the run.
+
+    A test that takes them one by one would run a failing one again.
+    """
+    found: list[T] = []
+
+    @seed(this_run.seed)
+    @settings(max_examples=4 * count + 40, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def collect(value: T) -> None:
+        found.append(value)
+
+    collect()
+    others = list({repr(value): value for value in found[10:]}.values())
+    Random(this_run.seed).shuffle(others)
+    return others[:count]
 
 
 def _brief(schedule: Schedule) -> Schedule:

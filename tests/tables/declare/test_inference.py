@@ -385,6 +385,16 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="a group by a choice",
         ),
         pytest.param(
+            '@table(primary_key=["hour"], recompute_by=["hour"])\ndef t(readings):\n    text = "SELECT extract(HOUR FROM '
+            'read_at) AS hour, count(*) AS n FROM {r} GROUP BY 1"\n    return sql(text, r=readings)\n',
+            {
+                "primary_key": ("hour",),
+                "recompute_by": ("hour",),
+                "scope_columns": {"readings": {"hour": "extract(HOUR FROM read_at)"}},
+            },
+            id="a group by a part of a time",
+        ),
+        pytest.param(
             SQL.format(given='primary_key=["sensor"], recompute_by=[]', more="").replace("r.*", "rand() AS r"),
             "t calls rand",
             id="chance in SQL text",
