@@ -71,6 +71,18 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
+def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
+    """Spark without compilation, which takes longer than these rows."""
+    names = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    before = {name: spark.conf.get(name) for name in names}
+    for name, value in names.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value or "")
+
+
+@pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """A home with nothing in it."""
     return Settings(home=tmp_path / "home", shuffle_partitions=1)

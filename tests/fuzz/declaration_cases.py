@@ -7,7 +7,19 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from tests.fuzz.declaration_parts import AGGREGATES, ASKS, CLAUSES, KEYS, LOST, OPEN, STEPS, TIES, VALUES, WINDOWED, Part
+from tests.fuzz.declaration_parts import (
+    AGGREGATES,
+    ASKS,
+    CLAUSES,
+    KEYS,
+    LOST,
+    OPEN,
+    STEPS,
+    TIES,
+    VALUES,
+    WINDOWED,
+    Part,
+)
 
 HEAD = '"""A table."""\nfrom tables import F, Window, sql, table\n\n\n'
 ALARMS = Part(
@@ -50,7 +62,7 @@ class Declared:
     """A random declaration.
 
     Attributes:
-        body: of the function, whose name is `{name}`.
+        body: of the function.
         given: the parameters that are written by hand.
         refused: patterns of the refusals that are true of it; none: it is to be accepted.
     """
@@ -59,17 +71,21 @@ class Declared:
     given: str
     refused: tuple[str, ...]
 
+    @property
+    def inputs(self) -> list[str]:
+        """The tables that the function reads."""
+        return ["each", "alarms"] if "alarms" in self.body else ["each"]
+
     def text(self, name: str) -> str:
-        """The file that declares the table of this name."""
-        inputs = "each, alarms" if "alarms" in self.body else "each"
-        return f"{HEAD}@table({self.given})\ndef {name}({inputs}):\n    {self.body}\n"
+        """Returns the file that declares the table of this name."""
+        return f"{HEAD}@table({self.given})\ndef {name}({', '.join(self.inputs)}):\n    {self.body}\n"
 
 
 def _one_of(parts: Sequence[Part]) -> st.SearchStrategy[Part]:
     """A part, in most cases a right one: with many parts most functions would have a wrong one."""
     right = st.sampled_from([part for part in parts if not part.refused])
     wrong = [part for part in parts if part.refused]
-    return st.integers(0, 7).flatmap(lambda n: st.sampled_from(wrong) if wrong and n == 7 else right)
+    return st.integers(0, 3).flatmap(lambda n: st.sampled_from(wrong) if wrong and n == 3 else right)
 
 
 def _given(key: Sequence[str], scopes: Sequence[Sequence[str]]) -> st.SearchStrategy[str]:
@@ -87,7 +103,7 @@ def _declared(body: str, given: str, parts: Sequence[Part]) -> Declared:
 def frames(draw: st.DrawFn) -> Declared:
     """Functions that are written with DataFrames."""
     steps = draw(st.lists(st.one_of(_one_of(STEPS), st.just(ALARMS)), max_size=2, unique=True))
-    kind = draw(st.sampled_from(["group", "group", "window", "distinct", "result"]))
+    kind = draw(st.sampled_from(["group", "group", "window", "distinct", "result", "result"]))
     by, key = draw(_one_of(KEYS)), ["kind"]
     scopes: list[list[str]] = [[], ["kind"]]
     if kind == "group":
@@ -99,7 +115,7 @@ def frames(draw: st.DrawFn) -> Declared:
         last, key, scopes = draw(_one_of(WINDOWED)), ["sensor", "read_at"], [[]]
         result = f'rows.select("sensor", "read_at", {by.frame}.alias("kind"), {last.frame}.alias("x"))'
     else:
-        last, key, scopes, by = draw(_one_of(RESULTS)), ["sensor"], [[]], Part("")
+        last, key, scopes, by = draw(st.sampled_from(RESULTS)), ["sensor"], [[]], Part("")
         result = last.frame
     lines = ["rows = each", *(step.frame for step in steps), f"return {result}"]
     return _declared("\n    ".join(lines), draw(_given(key, scopes)), [*steps, by, last])
@@ -109,6 +125,7 @@ def frames(draw: st.DrawFn) -> Declared:
 def queries(draw: st.DrawFn) -> Declared:
     """Functions that are SQL."""
     name, by, is_grouped = draw(st.sampled_from(["", "each", "recent"])), draw(_one_of(KEYS)), draw(st.booleans())
+    by = draw(st.sampled_from([by, *(key for key in KEYS if name and "sensor" in key.query)]))
     of = draw(st.sampled_from([COPIED, *DERIVED[: 1 + is_grouped]])) if name else COPIED
     named = f"WITH {name} AS (SELECT {of.query} AS sensor, {READ}) " if name else ""
     where = draw(st.lists(_one_of([step for step in STEPS if step.query]), max_size=2, unique=True))
@@ -132,7 +149,9 @@ def queries(draw: st.DrawFn) -> Declared:
         f"{f' WHERE {conditions}' if conditions else ''}{grouped} {tail.query}"
     )
     given = ", ".join(f"{name}={name}" for name in ("each", "alarms") if f"{{{name}}}" in text)
-    return _declared(f'return sql("""{text}""", {given})', draw(_given(key, scopes)), [of, by, *where, clause, last, tail])
+    return _declared(
+        f'return sql("""{text}""", {given})', draw(_given(key, scopes)), [of, by, *where, clause, last, tail]
+    )
 
 
 declarations = st.one_of(frames(), queries())
@@ -167,7 +186,7 @@ class Alarm:
     again: int | None
 
 
-PORTIONS = 3
+PORTIONS = 2
 _portion = st.integers(0, PORTIONS - 1)
 _again = st.one_of(st.none(), st.none(), _portion)
 _sensor = st.sampled_from(["a", "a", "b", "A"])

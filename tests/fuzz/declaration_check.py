@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadDeclaration, TwofoldError
+from infra.errors import BadDeclaration
 from infra.settings import Settings
 from tables.declare.analysis import analyse
 from tables.declare.declaration_files import mistakes_in
 from tables.declare.registry import Registry, load
+from tables.declare.table import Table
 from tests.fuzz.declaration_cases import PORTIONS, Alarm, Declared, Reading
 from tests.tables.declared import written
 from tests.worlds import World
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 INPUTS = {
     "plant/readings.py": '''\
@@ -65,6 +66,7 @@ START = datetime(2013, 3, 1, 9, tzinfo=UTC)
 MOVED = timedelta(days=10_227)
 """Years of the same weekdays and leap days, of which the later ones are in the future."""
 YEARS = ("2013-", "2041-")
+FAILS = Counter(["it fails"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,68 +77,78 @@ class Rows:
     alarms: Sequence[Alarm]
 
     def portions(self) -> Iterator[dict[str, list[bytes]]]:
-        """The records of each portion, in the order of arrival."""
-        for number in range(PORTIONS):
+        """Yields the records of each portion, in the order of arrival."""
+        numbered = {"readings": list(enumerate(self.readings)), "alarms": list(enumerate(self.alarms))}
+        for portion in range(PORTIONS):
             yield {
-                "readings": [_bytes(self._reading(n)) for n, one in enumerate(self.readings) if _is_in(one, number)],
-                "alarms": [_bytes(self._alarm(n)) for n, one in enumerate(self.alarms) if _is_in(one, number)],
+                topic: [_bytes(_record(n, one)) for n, one in rows if portion in (one.part, one.again)]
+                for topic, rows in numbered.items()
             }
 
     def final(self) -> dict[str, list[tuple[Any, ...]]]:
-        """The rows of both inputs when all has arrived: of readings the last that was sent."""
-        newest: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        for row in sorted((tuple(self._reading(n).values()) for n in range(len(self.readings))), key=lambda r: r[4]):
-            newest[row[:2]] = row
-        return {"each": list(newest.values()), "alarms": [tuple(self._alarm(n).values()) for n in range(len(self.alarms))]}
+        """Returns the rows of both inputs once all has arrived: of readings the one that was sent last."""
+        readings, alarms = ([_record(n, one) for n, one in enumerate(rows)] for rows in (self.readings, self.alarms))
+        newest = {(one["sensor"], one["read_at"]): one for one in sorted(readings, key=lambda one: one["sent_at"])}
+        return {"each": [tuple(one.values()) for one in newest.values()], "alarms": [tuple(a.values()) for a in alarms]}
 
-    def _reading(self, number: int) -> dict[str, Any]:
-        one = self.readings[number]
-        at = {"read_at": START + timedelta(hours=one.hour), "sent_at": START + timedelta(minutes=one.sent, seconds=number % 60)}
-        return {"sensor": one.sensor, "read_at": at["read_at"], "value": one.value, "label": one.label, "sent_at": at["sent_at"]}
 
-    def _alarm(self, number: int) -> dict[str, Any]:
-        one = self.alarms[number]
-        at = START + timedelta(hours=one.hour)
+def _record(number: int, one: Reading | Alarm) -> dict[str, Any]:
+    at = START + timedelta(hours=one.hour)
+    if isinstance(one, Alarm):
         return {"alarm": f"n{number}", "sensor": one.sensor, "raised_at": at, "level": one.level}
-
-
-def _is_in(one: Reading | Alarm, portion: int) -> bool:
-    return portion in (one.part, one.again)
+    sent = START + timedelta(minutes=one.sent, seconds=number)
+    return {"sensor": one.sensor, "read_at": at, "value": one.value, "label": one.label, "sent_at": sent}
 
 
 def _bytes(record: Mapping[str, Any]) -> bytes:
-    return json.dumps({k: f"{v:%Y-%m-%dT%H:%M:%SZ}" if isinstance(v, datetime) else v for k, v in record.items()}).encode()
+    return json.dumps(record, default=lambda at: f"{at:%Y-%m-%dT%H:%M:%SZ}").encode()
 
 
-def faults_of(spark: SparkSession, folder: Path, declared: Sequence[Declared], rows: Rows) -> tuple[list[str], Counter[str]]:
-    """What is wrong with the declarations, and how many were refused and accepted."""
-    texts = {f"t{n}": one for n, one in enumerate(declared)}
-    refused = dict(_refused(spark, folder / "declared", texts))
-    faults = [f"{texts[name].text(name)}{fault}" for name, found in refused.items() for fault in _untrue(texts[name], found)]
+def faults_of(
+    spark: SparkSession, folder: Path, declared: Sequence[Declared], rows: Rows
+) -> tuple[list[str], Counter[str]]:
+    """Returns what is wrong with the declarations, and how many were refused and accepted."""
+    texts = _named(declared)
+    registry = _load(folder / "declared", texts)
+    refused = dict(_refused(registry, texts, lambda table: analyse(spark, registry, [table]).mistakes))
     accepted = {name: one for name, one in texts.items() if name not in refused}
-    for name, fault in _wrong(spark, folder, accepted, rows):
-        faults.append(f"{texts[name].text(name)}{fault}\n{rows.final()}\n{list(rows.portions())}")
-    return faults, Counter(refused=len(refused), accepted=len(accepted))
+    faults = [(name, fault) for name, found in refused.items() for fault in _untrue(texts[name], found)]
+    if accepted:
+        arrived = f"the portions were {list(rows.portions())}"
+        faults += [(name, f"{fault}; {arrived}") for name, fault in _wrong(spark, folder, accepted, rows)]
+    counted = Counter(refused=len(refused), accepted=len(accepted))
+    return [f"{texts[name].text(name)}{fault}" for name, fault in faults], counted
+
+
+def untrue_refusals(folder: Path, declared: Sequence[Declared]) -> list[str]:
+    """Returns the declarations that the registry alone refuses for a reason that is not true, or without a hint."""
+    texts = _named(declared)
+    refused = _refused(_load(folder, texts), texts, lambda _: [])
+    return [f"{texts[name].text(name)}{fault}" for name, found in refused for fault in _untrue(texts[name], found)]
+
+
+def _named(declared: Sequence[Declared]) -> dict[str, Declared]:
+    return {f"t{number}": one for number, one in enumerate(declared)}
 
 
 def _load(folder: Path, texts: Mapping[str, Declared]) -> Registry:
     return load(written(folder, {**INPUTS, **{f"plant/{name}.py": one.text(name) for name, one in texts.items()}}))
 
 
-def _refused(spark: SparkSession, folder: Path, texts: Mapping[str, Declared]) -> Iterator[tuple[str, list[BadDeclaration]]]:
-    """The declarations that `check` refuses, by the registry or by Spark's analysis, and why."""
-    registry = _load(folder, texts)
+def _refused(
+    registry: Registry, texts: Mapping[str, Declared], analysed: Callable[[Table], Sequence[BadDeclaration]]
+) -> Iterator[tuple[str, Sequence[BadDeclaration]]]:
+    """Yields the declarations that are refused, by the registry or by Spark's analysis, and why."""
     faults = {**registry.faults, **registry.unproved}
     for name in texts:
-        if fault := faults.get(f"plant.{name}"):
-            assert isinstance(fault, BadDeclaration), fault
-            yield name, mistakes_in(fault)
-        elif found := analyse(spark, registry, [registry.find_table(f"plant.{name}")]).mistakes:
-            yield name, list(found)
+        fault = faults.get(f"plant.{name}")
+        assert fault is None or isinstance(fault, BadDeclaration), fault
+        if found := mistakes_in(fault) if fault else analysed(registry.find_table(f"plant.{name}")):
+            yield name, found
 
 
 def _untrue(one: Declared, mistakes: Sequence[BadDeclaration]) -> Iterator[str]:
-    """Refusals whose reason none of the parts is, or that have no hint."""
+    """Yields refusals that are true of none of the parts, or have no hint."""
     for mistake in mistakes:
         if not mistake.hint:
             yield f"is refused without a hint: {mistake.message}"
@@ -145,63 +157,53 @@ def _untrue(one: Declared, mistakes: Sequence[BadDeclaration]) -> Iterator[str]:
 
 
 def _wrong(spark: SparkSession, folder: Path, texts: Mapping[str, Declared], rows: Rows) -> Iterator[tuple[str, str]]:
-    """The accepted declarations whose rows are not those of plain Spark, and how they differ."""
-    registry = _load(folder / "accepted", texts)
-    world = World(spark, Settings(home=folder / "home", shuffle_partitions=1), "plant", registry)
-    names = [f"plant.{name}" for name in texts]
+    """Yields the accepted declarations whose rows are not those of plain Spark, and how they differ."""
+    world = World(
+        spark, Settings(home=folder / "home", shuffle_partitions=1), "plant", _load(folder / "accepted", texts)
+    )
     failed: dict[str, str] = {}
-    import time; s=time.time()
     for portion in rows.portions():
         world.append(portion)
         world.maintain(["plant.each"])
-        for name in names:
-            if name not in failed:
-                try:
-                    world.maintain([name])
-                except TwofoldError as error:
-                    failed[name] = f"cannot be refreshed: {error}"
-    print("refreshed", len(names), time.time()-s); s=time.time()
+        for name in [name for name in texts if name not in failed]:
+            try:
+                world.maintain([f"plant.{name}"])
+            except Exception as error:  # of any kind, as a user would see it
+                failed[name] = str(error)
     for name, one in texts.items():
-        full = f"plant.{name}"
-        if full in failed:
-            yield name, failed[full]
-            continue
         whole = _plain(spark, one, rows)
-        found = Counter(map(_text, world.rows(full).to_pylist()))
+        held = FAILS if name in failed else Counter(map(_text, world.rows(f"plant.{name}").to_pylist()))
         if _plain(spark, one, rows, in_reverse=True, moved=MOVED) != whole:
-            in_order = _plain(spark, one, rows, in_reverse=True) == whole
-            yield name, f"is accepted, and has two results, of {'two years' if in_order else 'two orders of rows'}"
-        elif found != whole:
-            yield name, f"differs: held {found - whole}, plain Spark {whole - found}"
-    print("compared", time.time()-s); s=time.time()
+            is_by_year = _plain(spark, one, rows, in_reverse=True) == whole
+            yield name, f"is accepted, and has two results, of two {'years' if is_by_year else 'orders of rows'}"
+        elif held != whole:
+            yield name, f"holds {held - whole} for {whole - held}, {failed.get(name)}"
 
 
 def _plain(
     spark: SparkSession, one: Declared, rows: Rows, *, in_reverse: bool = False, moved: timedelta = timedelta()
 ) -> Counter[str]:
-    """The rows that the function gives for all rows, without the platform."""
+    """Returns the rows that the function gives for all rows, without the platform.
+
+    Args:
+        moved: how much later all times are, those in the function and in texts, too; in the result they are moved back.
+    """
+    from pyspark.errors import PySparkException
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    def sql(text: str, **frames: DataFrame) -> DataFrame:
-        return spark.sql(text, **frames)
-
-    def table(**_: object) -> Any:
-        return lambda function: function
-
     text = one.text("derive").partition("\n\n\n")[2]
-    if moved:
-        text = text.replace(*YEARS)
-    given: dict[str, Any] = {"F": F, "Window": Window, "sql": sql, "table": table}
-    exec(text, given)
+    named: dict[str, Any] = {"F": F, "Window": Window, "sql": spark.sql, "table": lambda **_: lambda derive: derive}
+    exec(text.replace(*YEARS) if moved else text, named)
     frames = {}
     for name, schema in (("each", EACH), ("alarms", ALARMS)):
         values = [tuple(_moved(value, moved) for value in row) for row in rows.final()[name]]
         frames[name] = spark.createDataFrame(values[::-1] if in_reverse else values, schema)
-    derive = given["derive"]
-    result = derive(**{name: frames[name] for name in derive.__code__.co_varnames[: derive.__code__.co_argcount]})
-    back = [{k: _moved(v, -moved) for k, v in row.items()} for row in result.toArrow().to_pylist()]
-    return Counter(map(_text, back))
+    try:
+        result = named["derive"](*(frames[name] for name in one.inputs)).toArrow().to_pylist()
+    except PySparkException:
+        return FAILS
+    return Counter(_text({name: _moved(value, -moved) for name, value in row.items()}) for row in result)
 
 
 def _moved(value: Any, by: timedelta) -> Any:
@@ -211,4 +213,4 @@ def _moved(value: Any, by: timedelta) -> Any:
 
 
 def _text(row: Mapping[str, Any]) -> str:
-    return str({name: value for name, value in row.items() if not name.startswith("_")})
+    return str({name: value for name, value in sorted(row.items()) if not name.startswith("_")})

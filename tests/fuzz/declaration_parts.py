@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ASKS = r"asks Spark by"
-CLOCK = r"takes '10:30' as a time|compares with '10:30'|takes texts as timestamps"
+CLOCK = r"takes '1?[90]:30' as a time|compares with '10:30'|takes texts as timestamps"
 OPEN = r"in what cannot be read"
 UNREAD = rf"cannot be inferred: the function uses|{OPEN}"
 GROUP = r"calls \w+\(\) in a group"
 TIES = r"without a total order"
+OTHERS = r"depends on rows with another kind"
 LOST = rf"lacks sensor of each|{TIES}"
 VALUES = r"without its values|its columns are"
 SOME = r"uses (limit|sample)\(\)|leaves open which"
@@ -87,7 +88,7 @@ STEPS = [
     Part('rows = rows.where("value IS NOT NULL")', "value IS NOT NULL"),
     Part("rows = rows.where(F.expr(\"if(value > 1, true, sensor <> 'a')\"))", "if(value > 1, true, sensor <> 'a')"),
     Part('rows = rows.where("(value > 1) IS NOT TRUE")', "(value > 1) IS NOT TRUE"),
-    Part("rows = rows.where(\"label LIKE ANY ('10%', '2013%')\")", "label LIKE ANY ('10%', '2013%')"),
+    Part("rows = rows.where(\"label LIKE ANY ('10%', '2013-%')\")", "label LIKE ANY ('10%', '2013-%')"),
     Part('rows = rows.where(F.col("read_at") < "2013-03-01 10:30")', "read_at < '2013-03-01 10:30'"),
     Part('rows = rows.where(F.col("label") == "10:30")', "label = '10:30'"),
     Part(
@@ -95,19 +96,22 @@ STEPS = [
         "timestampadd(HOUR, 1, read_at) > sent_at",
     ),
     Part('rows = rows.select(*[F.col(name) for name in rows.columns])'),
-    Part('rows = rows.join(rows.groupBy("sensor").agg(F.max("value").alias("most")), "sensor")'),
+    Part('rows = rows.join(rows.groupBy("sensor").agg(F.max("value").alias("most")), "sensor")', refused=OTHERS),
     Part(
         'rows = rows.join(each.select(F.col("sensor").alias("other")), F.col("other") == F.col("sensor"), "left_semi")',
         "sensor IN (SELECT sensor FROM {each} WHERE value > 1)",
+        OTHERS,
     ),
-    Part('rows = rows.where("value BETWEEN SYMMETRIC 3 AND 1")', "value BETWEEN SYMMETRIC 3 AND 1", UNREAD),
+    Part("rows = rows.where(\"IDENTIFIER('value') >= 1\")", "IDENTIFIER('value') >= 1", UNREAD),
     Part('rows = rows.where(F.col("read_at") < "10:30")', "read_at < '10:30'", CLOCK),
-    Part('rows = rows.where(F.lit("10:30").cast("timestamp") > F.col("read_at"))', "read_at > TIMESTAMP '10:30'", CLOCK),
+    Part('rows = rows.where(F.lit("10:30").cast("timestamp") > F.col("read_at"))', "read_at > TIMESTAMP '9:30'", CLOCK),
     Part('rows = rows.where("CAST(label AS TIMESTAMP) < read_at")', "to_timestamp(label) < read_at", CLOCK),
-    Part('rows = rows.dropDuplicates(["sensor", "value"])', "", SOME),
-    Part('rows = rows.orderBy("value").limit(3)', "value IN (SELECT value FROM {each} LIMIT 2)", f"{SOME}|{TIES}"),
+    Part('rows = rows.dropDuplicates(["sensor", "value"])', "", f"{SOME}|{OTHERS}"),
+    Part('rows = rows.orderBy("value").limit(3)', "value IN (SELECT value FROM {each} LIMIT 2)",
+         f"{SOME}|{TIES}|{OTHERS}"),
     Part('rows = rows.sampleBy("sensor", {"a": 0.5, "b": 0.5})', "", UNREAD),
-    Part('most = rows.agg(F.max("value")).first()\n    rows = rows.where(F.col("value") == (most and most[0]))', "", ASKS),
+    Part('most = rows.agg(F.max("value")).first()\n    '
+         'rows = rows.where(F.col("value") == (most and most[0]))', "", ASKS),
     Part('least = [row[0] for row in rows.agg(F.min("value")).collect()]\n    '
          'rows = rows.where(F.col("value").isin(least))', "", ASKS),
     Part('if rows.where("value > 1").isEmpty():\n        rows = rows.where("value = 1")', "", ASKS),

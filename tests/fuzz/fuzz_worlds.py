@@ -46,15 +46,18 @@ def over_worlds(
     return drawn
 
 
-def drawn(strategy: SearchStrategy[T], count: int) -> list[T]:
-    """So many values that are not alike, in an order that follows from the seed of the run.
+def distinct_values(strategy: SearchStrategy[T], count: int) -> list[T]:
+    """Draws so many values, which follow from the seed of the run.
 
-    A test that takes them one by one would run a failing one again.
+    Hypothesis makes each of one before it, so that the values are some of four times as many; and a test that took them
+    from it one by one would run a failing one again.
     """
     found: list[T] = []
 
     @seed(this_run.seed)
-    @settings(max_examples=4 * count + 40, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=4 * count + 40, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
     @given(strategy)
     def collect(value: T) -> None:
         found.append(value)

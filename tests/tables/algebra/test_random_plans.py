@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -177,18 +177,6 @@ def function_of(plan: list[tuple[str, Step]]) -> Callable[..., DataFrame]:
         return found
 
     return function
-
-
-@pytest.fixture
-def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
-    """Spark without compilation, which takes longer than these rows."""
-    names = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    before = {name: spark.conf.get(name) for name in names}
-    for name, value in names.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value or "")
 
 
 @pytest.mark.worlds

@@ -385,8 +385,9 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="a group by a choice",
         ),
         pytest.param(
-            '@table(primary_key=["hour"], recompute_by=["hour"])\ndef t(readings):\n    text = "SELECT extract(HOUR FROM '
-            'read_at) AS hour, count(*) AS n FROM {r} GROUP BY 1"\n    return sql(text, r=readings)\n',
+            '@table(primary_key=["hour"], recompute_by=["hour"])\ndef t(readings):\n    '
+            'text = "SELECT extract(HOUR FROM read_at) AS hour, count(*) AS n FROM {r} GROUP BY 1"\n    '
+            "return sql(text, r=readings)\n",
             {
                 "primary_key": ("hour",),
                 "recompute_by": ("hour",),
