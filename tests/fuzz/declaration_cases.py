@@ -124,13 +124,15 @@ def frames(draw: st.DrawFn) -> Declared:
 @st.composite
 def queries(draw: st.DrawFn) -> Declared:
     """Functions that are SQL."""
-    name, by, is_grouped = draw(st.sampled_from(["", "each", "recent"])), draw(_one_of(KEYS)), draw(st.booleans())
-    by = draw(st.sampled_from([by, *(key for key in KEYS if name and "sensor" in key.query)]))
+    takes_a_name = draw(st.sampled_from([True, False, False]))  # of an input, and reads the input as well
+    name = "each" if takes_a_name else draw(st.sampled_from(["", "each", "recent"]))
+    is_grouped = takes_a_name or draw(st.booleans())
+    by = draw(_one_of([key for key in KEYS if "sensor" in key.query] if name else KEYS))
     of = draw(st.sampled_from([COPIED, *DERIVED[: 1 + is_grouped]])) if name else COPIED
     named = f"WITH {name} AS (SELECT {of.query} AS sensor, {READ}) " if name else ""
-    where = draw(st.lists(_one_of([step for step in STEPS if step.query]), max_size=2, unique=True))
+    where = draw(st.lists(_one_of([step for step in STEPS if step.query]), max_size=1))
     clause = draw(st.one_of(*[st.just(Part(""))] * 3, st.sampled_from(CLAUSES)))
-    source = draw(st.sampled_from([name or "{each}", "{each}"]))
+    source = "{each}" if takes_a_name else draw(st.sampled_from([name or "{each}", "{each}"]))
     joined = draw(st.sampled_from(["", ALARMS.query]))
     scopes: list[list[str]] = [[], ["kind"]]
     if is_grouped:

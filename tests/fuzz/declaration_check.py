@@ -85,6 +85,12 @@ class Rows:
                 for topic, rows in numbered.items()
             }
 
+    @property
+    def changed(self) -> int:
+        """How many readings of the last portion count in the end."""
+        newest = {(one.sensor, one.hour): one.part for one in sorted(self.readings, key=lambda one: one.sent)}
+        return sum(part == PORTIONS - 1 for part in newest.values())
+
     def final(self) -> dict[str, list[tuple[Any, ...]]]:
         """Returns the rows of both inputs once all has arrived: of readings the one that was sent last."""
         readings, alarms = ([_record(n, one) for n, one in enumerate(rows)] for rows in (self.readings, self.alarms))
