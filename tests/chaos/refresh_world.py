@@ -1,7 +1,8 @@
-"""One topic and two tables in small: what a model says of them, and streams of both that do without Spark.
+"""One topic and three tables in small: what a model says of them, and streams of all that do without Spark.
 
 `windows` has state, and the real `TableStream` around a few lines that do what Spark does; `totals` follows it by the
-real `ChangeDrivenStream`. What the functions of both say, DuckDB computes.
+real `ChangeDrivenStream`, and so does `grand_totals` follow `totals`, which is declared later. What the functions of
+all say, DuckDB computes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_of
 from tests.streaming.ingest.small_log import APPENDED
 from tests.tables.declared import READINGS, a_topic, bound_as
 
-WINDOW_S, DELAY_S, PERIOD_S = 100, 50, 200
+WINDOW_S, DELAY_S, PERIOD_S, GRAND_S = 100, 50, 200, 400
 GOOD, BAD_VALUE = 0.1, 99.0
 SCHEMA_OF_TOPIC = {**READINGS.schema, "sensor": "decimal(38,0)"}
 STRICT, LOOSE = (a_topic(schema=SCHEMA_OF_TOPIC, checks=checks) for checks in ([between("value", 0, 10)], []))
@@ -47,7 +48,7 @@ CLOCK, A, B = Decimal(-(10**37)), Decimal(10**37), Decimal(10**37 + 1)
 """Sensors: two of them are one number as doubles, and none fits into 64 bits."""
 START = APPENDED - timedelta(days=2)
 START_MS = cast(int, epoch_ms(START))
-WINDOW_MS, DELAY_MS, PERIOD_MS = WINDOW_S * 1_000, DELAY_S * 1_000, PERIOD_S * 1_000
+WINDOW_MS, DELAY_MS, PERIOD_MS, GRAND_MS = (1_000 * s for s in (WINDOW_S, DELAY_S, PERIOD_S, GRAND_S))
 Window = tuple[Decimal, int]
 """A sensor, and when the window begins, epoch milliseconds."""
 
@@ -100,12 +101,30 @@ TOTALS = bound_as(
     ),
     "totals",
 )
-SCHEMAS = {WINDOWS.full_name: SCHEMA, TOTALS.full_name: SCHEMA.remove(SCHEMA.get_field_index("closes_at"))}
-STATISTICS = {table.full_name: table.statistics for table in (WINDOWS, TOTALS)}
+
+
+def grand_totals(totals: Any) -> Any:
+    """Sums over two rows of `totals`: what `derived` says in DuckDB."""
+    return totals
+
+
+GRAND_TOTALS = bound_as(
+    replace(TOTALS, derive=grand_totals, depends_within=f"{GRAND_S} seconds"),
+    "grand_totals",
+)
+SCHEMA_OF_TOTALS = SCHEMA.remove(SCHEMA.get_field_index("closes_at")).append(pa.field("name", pa.string()))
+SCHEMAS = {
+    WINDOWS.full_name: SCHEMA,
+    TOTALS.full_name: SCHEMA_OF_TOTALS,
+    GRAND_TOTALS.full_name: SCHEMA_OF_TOTALS,
+}
+STATISTICS = {table.full_name: table.statistics for table in (WINDOWS, TOTALS, GRAND_TOTALS)}
 CODES = (WINDOWS, replace(WINDOWS, derive=doubled))
-REGISTRIES = [
-    Registry({STRICT.full_name: STRICT}, {WINDOWS.full_name: code, TOTALS.full_name: TOTALS}) for code in CODES
-]
+REGISTRIES, WIDER = (
+    [Registry({STRICT.full_name: STRICT}, {table.full_name: table for table in (code, *followers)}) for code in CODES]
+    for followers in ((TOTALS,), (TOTALS, GRAND_TOTALS))
+)
+"""By code, before `grand_totals` is declared and after that."""
 
 
 class Killed(BaseException):
@@ -140,11 +159,11 @@ def sums_of(rows: pa.Table) -> dict[Window, tuple[int, float]]:
     return {(r["sensor"], cast(int, epoch_ms(r["starts_at"]))): (r["readings"], r["total"]) for r in rows.to_pylist()}
 
 
-def totals_of(sums: dict[Window, tuple[int, float]]) -> dict[Window, tuple[int, float]]:
-    """The rows of `totals` for these of `windows`."""
+def totals_of(sums: dict[Window, tuple[int, float]], period_ms: int = PERIOD_MS) -> dict[Window, tuple[int, float]]:
+    """The rows of `totals` for these of `windows`, and with a longer period those of `grand_totals`."""
     parts: dict[Window, list[tuple[int, float]]] = defaultdict(list)
     for (sensor, starts_ms), part in sums.items():
-        parts[sensor, starts_ms // PERIOD_MS * PERIOD_MS].append(part)
+        parts[sensor, starts_ms // period_ms * period_ms].append(part)
     return {period: (sum(n for n, _ in some), sum(x for _, x in some)) for period, some in parts.items()}
 
 
@@ -290,13 +309,14 @@ class NoSpark:
 
 @dataclass
 class Follower:
-    """A stream of `totals`: the real one, without its thread, and with a computation by DuckDB.
+    """A stream of `totals` or `grand_totals`: the real one, without its thread, and with a computation by DuckDB.
 
     Attributes:
         code: of the checkout that it was started from.
     """
 
     lake: Lake
+    table: Table = TOTALS
     code: int = 0
 
     def __post_init__(self) -> None:
@@ -304,7 +324,8 @@ class Follower:
 
     def start(self) -> None:
         """Go on from what the checkpoint says, as a new process does."""
-        self._stream = ChangeDrivenStream(cast(Any, NoSpark()), self.lake, REGISTRIES[self.code], TOTALS)
+        registry = (REGISTRIES if self.table is TOTALS else WIDER)[self.code]
+        self._stream = ChangeDrivenStream(cast(Any, NoSpark()), self.lake, registry, self.table)
         self._stream._begin_by_one_definition()
 
     def step(self, dies: str = "") -> None:
@@ -363,7 +384,10 @@ def derived(refresher: Refresher, scopes: Sequence[Scope]) -> tuple[Any, list[_I
     assert rows is not None
     connection = duckdb_utc()
     connection.register("input", rows)
-    found = connection.sql(_PERIODS if name == TOTALS.full_name else _WINDOWS.format(CODES.index(refresher.table) + 1))
+    if name in PERIODS_MS:
+        found = connection.sql(_PERIODS.format(PERIODS_MS[name] * 1_000))
+    else:
+        found = connection.sql(_WINDOWS.format(CODES.index(refresher.table) + 1))
     return Computed(found.to_arrow_table().cast(SCHEMAS[name])), [
         _Input(cast(Any, None), len(rows), rows.nbytes, is_near=True)
     ]
@@ -373,10 +397,11 @@ _WINDOWS = f"""
     SELECT sensor, make_timestamptz(epoch_us(read_at) // {WINDOW_MS * 1_000} * {WINDOW_MS * 1_000}) AS starts_at,
         starts_at + INTERVAL {WINDOW_S} SECOND AS closes_at, count(*) AS readings, sum(value) * {{}} AS total
     FROM input GROUP BY ALL"""
-_PERIODS = f"""
-    SELECT sensor, make_timestamptz(epoch_us(starts_at) // {PERIOD_MS * 1_000} * {PERIOD_MS * 1_000}) AS starts_at,
-        sum(readings)::BIGINT AS readings, sum(total) AS total
+_PERIODS = """
+    SELECT sensor, make_timestamptz(epoch_us(starts_at) // {0} * {0}) AS starts_at,
+        sum(readings)::BIGINT AS readings, sum(total) AS total, sensor::VARCHAR AS name
     FROM input GROUP BY sensor, 2"""
+PERIODS_MS = {TOTALS.full_name: PERIOD_MS, GRAND_TOTALS.full_name: GRAND_MS}
 
 
 @contextmanager

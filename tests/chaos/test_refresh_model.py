@@ -1,7 +1,9 @@
 """Streams that are killed, lost and overtaken, the batch, and plans of other code leave what a small model says.
 
 There is no Spark. The streams are of two homes, and keys are decimals of 38 digits. A checkout has one of two codes of
-`windows`, which `totals` follows; drivers go on by the one with which they were started.
+`windows`, which `totals` follows; drivers go on by the one with which they were started. `grand_totals`, which follows
+`totals`, is declared while all run. Two outputs are killed between any of their writes: a webhook of `windows`, whose
+rows and position are one transaction, and an index of `totals`, which has them in different files.
 """
 
 from __future__ import annotations
@@ -43,19 +45,24 @@ from infra.errors import BadArgument, DefinitionChanged, PlanVoid, UnexplainedDi
 from infra.instants import epoch_ms
 from infra.settings import Settings
 from infra.sql.names import DATAFUSION
+from tables import to_search, to_webhook
 from tables.declare.metadata_columns import OFFSET
+from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.refresh.acceptance import Accepted, accepted_code, code_today
 from tables.refresh.events.record_decoder import Decoder
 from tables.refresh.open_platform import Platform
 from tests import rewrites
+from tests.chaos.moved_outputs import MovedOutput, as_json
 from tests.chaos.refresh_world import (
     BAD_VALUE,
     CLOCK,
     CODES,
     DELAY_S,
     GOOD,
+    GRAND_TOTALS,
     LOOSE,
+    PERIODS_MS,
     REGISTRIES,
     SCHEMA,
     SCHEMAS,
@@ -63,6 +70,7 @@ from tests.chaos.refresh_world import (
     STATISTICS,
     STRICT,
     TOTALS,
+    WIDER,
     WINDOWS,
     A,
     B,
@@ -79,6 +87,8 @@ from tests.chaos.refresh_world import (
     totals_of,
 )
 from tests.harness.tiers import this_run
+from tests.infra.webhooks.signed import secret
+from tests.outputs.followed_webhook import lake_with
 from tests.streaming.ingest.small_log import SmallLog
 from tests.support.short_history import NOTHING
 
@@ -117,7 +127,7 @@ STEPS = [
 """What a reconcile writes, in this order."""
 
 
-NAMES = (WINDOWS.full_name, TOTALS.full_name)
+NAMES = (WINDOWS.full_name, TOTALS.full_name, GRAND_TOTALS.full_name)
 MEANWHILE = st.sampled_from(["", "", "stream", "follower", "both", "somebody"])
 """Who takes a step while a plan is published, or the tables are reconciled."""
 has_stream = precondition(lambda self: self.stream)
@@ -130,7 +140,7 @@ APPLY = (Writer, "apply")
 
 
 class Refreshes(RuleBasedStateMachine):
-    """One topic, two tables, streams of two homes, and whatever reconciles, replays, damages and cleans meanwhile."""
+    """One topic, tables, streams of two homes, outputs, and whatever reconciles, damages and cleans meanwhile."""
 
     @initialize(history=BATCHES, is_there=st.sampled_from([True, True, False]))
     def begin(self, history: list[Batch], is_there: bool = True) -> None:
@@ -146,6 +156,12 @@ class Refreshes(RuleBasedStateMachine):
         self.stream: Stream | None = None
         self.asleep: Stream | None = None
         self.followers: list[Follower] = []
+        self.is_wider = False
+        destined = lake_with(self.lake, {"hook": f"http://127.0.0.1:9 {secret()}"})
+        self.outputs = [
+            MovedOutput(destined, WINDOWS, to_webhook("hook", begin="all")),
+            MovedOutput(destined, TOTALS, to_search(text=["name"])),
+        ]
         self.log, self.model = SmallLog(self.lake, LOOSE, {0: []}), Model()
         Ledgers(self.lake).ensure()
         self.feed = self.log.driver(STRICT)
@@ -160,11 +176,11 @@ class Refreshes(RuleBasedStateMachine):
     @rule()
     def start(self) -> None:
         """The first driver starts: its streams make their tables where no plan has."""
-        for name in NAMES:
-            self.lake.ensure(name, SCHEMAS[name], statistics=STATISTICS[name])
+        for table in self._declared:
+            self.lake.ensure(table.full_name, SCHEMAS[table.full_name], statistics=STATISTICS[table.full_name])
         with suppress(DefinitionChanged):
             self.stream = Stream(self.lake, self.checkout)
-            self.followers = [Follower(self.lake)]
+            self.start_followers()
 
     @rule(batches=BATCHES, is_read=st.booleans())
     def ingest(self, batches: list[Batch], is_read: bool) -> None:
@@ -190,7 +206,7 @@ class Refreshes(RuleBasedStateMachine):
             self.stream.step(commits, dies)
 
     @precondition(lambda self: self.followers)
-    @rule(which=st.integers(0, 1), dies=st.sampled_from(["", "", "", "before", "after", "lost"]))
+    @rule(which=st.integers(0, 3), dies=st.sampled_from(["", "", "", "before", "after", "lost"]))
     def follow(self, which: int = 0, dies: str = "") -> None:
         """A follower takes in what there is, unless it dies; or it has lost how far it was."""
         self.followers[which % len(self.followers)].step(dies)
@@ -221,7 +237,7 @@ class Refreshes(RuleBasedStateMachine):
         self.plans.append(made.id)
 
     def _changes(self) -> list[Any]:
-        return list(code_changes(self.lake, REGISTRIES[self.checkout], [WINDOWS.domain]))
+        return list(code_changes(self.lake, self._registry, [WINDOWS.domain]))
 
     def _planned(self, name: str, rewrite: Any, cause: Any = "backfill") -> Any:
         return make_plan(self._platform(), [name], rewrite, cause=cause, command=[cause])
@@ -230,7 +246,9 @@ class Refreshes(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES))
     def repair(self, name: str) -> None:
         """A plan of what overwrites the rows of a table that nothing explains, unless other code is accepted."""
-        [table] = [one for one in self._declared if one.full_name == name]
+        table = next((one for one in self._declared if one.full_name == name), None)
+        if table is None or not self.lake.exists(name):
+            return
         with suppress(DefinitionChanged), by_duckdb():
             made = self._planned(name, lambda copy: reconcile_tables(copy, [table], repair=True), "repair")
             self.plans.append(made.id)
@@ -281,6 +299,37 @@ class Refreshes(RuleBasedStateMachine):
             return
         assert again == first[: len(again)]
 
+    @precondition(lambda self: not self.is_wider)
+    @rule()
+    def declare(self) -> None:
+        """The checkout has one more table, which no stream maintains yet."""
+        self.is_wider = True
+
+    @has_stream
+    @rule()
+    def start_followers(self) -> None:
+        """The declared tables that follow others get their streams, which make them where no plan has."""
+        assert self.stream
+        for table in self._declared[1:]:
+            if not any(f.table is table and f.lake is self.stream.lake for f in self.followers):
+                self.lake.ensure(table.full_name, SCHEMAS[table.full_name], statistics=STATISTICS[table.full_name])
+                self.followers.append(Follower(self.stream.lake, table))
+        self.followers.sort(key=lambda follower: self._declared.index(follower.table))
+
+    @rule(which=st.integers(0, 1), most=st.integers(1, 4), writes=st.none() | st.integers(0, 12))
+    def move(self, which: int, most: int, writes: int | None) -> None:
+        """An output takes some steps, unless its process ends before the write after so many."""
+        self.outputs[which].move(most, writes)
+
+    @rule()
+    def compare(self) -> None:
+        """An output that has caught up shows its table."""
+        for output in self.outputs:
+            output.move()
+            name = output.table.full_name
+            if self.lake.exists(name):
+                assert output.rows() == as_json(pa.table(self.lake.open(name).scan()).to_pylist())
+
     @has_rows
     @rule()
     def overtake(self) -> None:
@@ -289,8 +338,7 @@ class Refreshes(RuleBasedStateMachine):
         with suppress(DefinitionChanged):
             self.asleep, self.stream = self.stream, Stream(other, self.stream.code)
             self.maintain(10**6, "")
-            if all(follower.lake is not other for follower in self.followers):
-                self.followers.append(Follower(other))
+            self.start_followers()
 
     @has_stream
     @rule()
@@ -378,6 +426,19 @@ class Refreshes(RuleBasedStateMachine):
         assert changed["num_updated_rows" if is_there else "num_deleted_rows"] == 1
         self.damaged[name].add(row)
 
+    @rule(name=st.sampled_from(NAMES), back=st.integers(1, 4))
+    def roll_back(self, name: str, back: int) -> None:
+        """A table goes back by some versions, past the platform, as far as its files are there and of its code."""
+        if not self.lake.exists(name):
+            return
+        newest, before = self.lake.version(name), self.live(name)
+        version = max(newest - back, self.lake.history(name).floor().rows)
+        fact = accepted_code(self.lake, name)
+        if version < newest and fact and accepted_code(self.lake, name, self.lake.open(name, version)) == fact:
+            self.lake.open(name).restore(version)
+            after = self.live(name)
+            self.damaged[name] |= {row for row in {*before, *after} if before.get(row) != after.get(row)}
+
     @rule(name=st.sampled_from([LOOSE.full_name, *NAMES]))
     def compact(self, name: str) -> None:
         if self.lake.exists(name):
@@ -400,6 +461,7 @@ class Refreshes(RuleBasedStateMachine):
 
     def end(self) -> None:
         """The checkout's code is applied, its drivers start, and what began ends: all is what the checkout makes."""
+        self.is_wider = True
         self._go_on_to(50_000)
         for plan in self.plans:
             self._publish(plan)
@@ -410,6 +472,7 @@ class Refreshes(RuleBasedStateMachine):
             self.start()
         elif self.stream.code != self.checkout:
             self.stream = Stream(self.stream.lake, self.checkout)
+        self.start_followers()
         assert accepted_code(self.lake, WINDOWS.full_name) in (None, self._fact(self.checkout))
         self._go_on_to(60_000)
         assert self.stream.watermark_ms > START_MS + 40_000_000
@@ -422,7 +485,9 @@ class Refreshes(RuleBasedStateMachine):
             self._go_on_to(70_000)
         assert self.found(verify=True) == {name: set() for name in NAMES}
         assert self._wrong(self.stream.watermark_ms) == set()
-        assert rounded(self.live(TOTALS.full_name)) == rounded(totals_of(self.live(WINDOWS.full_name)))
+        for name, period_ms in PERIODS_MS.items():
+            assert rounded(self.live(name)) == rounded(totals_of(self.live(), period_ms))
+        self.compare()
         versions = self._versions()
         for follower in self.followers:
             follower.step()
@@ -446,7 +511,7 @@ class Refreshes(RuleBasedStateMachine):
         named: dict[str, set[Window]] = {name: set() for name in NAMES}
         try:
             with by_duckdb():
-                found = reconcile_tables(self._platform(), self._declared, verify=verify)
+                found = reconcile_tables(self._platform(), self._there, verify=verify)
             assert [o.unexplained for o in found if o.unexplained] == []
         except UnexplainedDifference as error:
             for name, differences in cast(dict[str, Any], error.facts["differences"]).items():
@@ -461,7 +526,7 @@ class Refreshes(RuleBasedStateMachine):
 
     def _require_history(self) -> None:
         """The stream's commits and the corrections are the tables, but for rows that were damaged."""
-        for table in self._declared:
+        for table in self._there:
             assert unexplained_changes(self.lake, table) <= len(self.damaged[table.full_name])
 
     def _wrong(self, watermark_ms: int) -> set[Window]:
@@ -484,10 +549,19 @@ class Refreshes(RuleBasedStateMachine):
     @property
     def _declared(self) -> list[Table]:
         """The tables as the checkout declares them."""
-        return [CODES[self.checkout], TOTALS]
+        return [CODES[self.checkout], TOTALS, *([GRAND_TOTALS] if self.is_wider else [])]
+
+    @property
+    def _there(self) -> list[Table]:
+        """Those of them that a stream or a plan has made."""
+        return [table for table in self._declared if self.lake.exists(table.full_name)]
+
+    @property
+    def _registry(self) -> Registry:
+        return (WIDER if self.is_wider else REGISTRIES)[self.checkout]
 
     def _platform(self) -> Platform:
-        return Platform(cast(Any, None), self.stream.lake if self.stream else self.lake, REGISTRIES[self.checkout])
+        return Platform(cast(Any, None), self.stream.lake if self.stream else self.lake, self._registry)
 
     def _fact(self, code: int) -> Accepted:
         """The fact of a table whose rows all are of a code."""
@@ -551,11 +625,11 @@ def test_damaged_rows_are_named_and_mended(world: Refreshes) -> None:
     world.begin([(50, [0], A, GOOD), (150, [0], A, GOOD), (250, [0], A, GOOD)])
     world.follow()
     assert not any(world.found(verify=True).values())
-    for name, second in zip(NAMES, (0, 400), strict=True):
+    for name, second in zip(NAMES[:2], (0, 400), strict=True):
         world.damage(name, row_of(world, name, second), is_there=second > 0)
     world.follow()
-    assert world.found(verify=True) == {NAMES[0]: {(A, START_MS)}, NAMES[1]: {(A, START_MS + 400_000)}}
-    for which, name in enumerate(NAMES):
+    assert world.found(verify=True) == {NAMES[0]: {(A, START_MS)}, NAMES[1]: {(A, START_MS + 400_000)}, NAMES[2]: set()}
+    for which, name in enumerate(NAMES[:2]):
         world.repair(name)
         world.publish(which, APPLY, 1, "")
     assert not any(world.found(verify=True).values())
