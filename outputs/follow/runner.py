@@ -126,10 +126,15 @@ class Follower:
         return True
 
     def _hold(self) -> None:
-        """Says which commits of the table the output still needs, and while it goes by pages, which rows."""
+        """Says which commits of the table the output still needs, and which rows.
+
+        It needs rows while it goes by pages; and if it reveals values, but cannot be read, at any time: when a key ends,
+        it gets the rows of its version again.
+        """
         if self._position is None:
             return
         at = [self._position, *([self._position.heading] if self._position.heading else [])]
         if known := [one.version for one in at if one.version >= 0]:
             holder = f"output {self._output.name_for(self._table.name)}"
-            self._lake.history(self._table.full_name).note(holder, min(known), rows=len(at) > 1)
+            rows = len(at) > 1 or (bool(self._output.reveal) and not self._output.is_read)
+            self._lake.history(self._table.full_name).note(holder, min(known), rows=rows)

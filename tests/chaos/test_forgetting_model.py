@@ -7,6 +7,7 @@ of its own, since sums of windows have no value of a person: in that of `test_re
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
@@ -173,6 +174,24 @@ class Forgetting(RuleBasedStateMachine):
         finally:
             self.at_once.stop()
             shutil.rmtree(self.home, ignore_errors=True)
+
+
+@pytest.fixture
+def world() -> Iterator[Forgetting]:
+    """The steps, to be taken one by one."""
+    world = Forgetting()
+    world.begin(["ann", "bob"])
+    yield world
+    world.teardown()
+
+
+def test_a_webhook_that_is_behind_goes_on_once_a_person_is_forgotten(world: Forgetting) -> None:
+    """It gets the rows of its version again, whose files were replaced since, and trimmed."""
+    world.compare()
+    world.put(["ann", "bob"], 1)
+    world.trim()
+    world.forget("ann", is_done=None)
+    world.compare()
 
 
 Forgetting.TestCase.settings = settings(
