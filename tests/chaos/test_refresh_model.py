@@ -321,6 +321,15 @@ class Refreshes(RuleBasedStateMachine):
         """An output takes some steps, unless its process ends before the write after so many."""
         self.outputs[which].move(most, writes)
 
+    @has_rows
+    @rule(which=st.integers(0, 1), row=st.integers(0, 5), is_there=st.booleans(), writes=st.integers(0, 8))
+    def cut_short(self, which: int, row: int, is_there: bool, writes: int) -> None:
+        """An output's process ends in a step, after which its table goes back."""
+        self.outputs[which].move()
+        self.damage(NAMES[which], row, is_there)
+        self.outputs[which].move(1, writes)
+        self.roll_back(NAMES[which], 1)
+
     @rule()
     def compare(self) -> None:
         """An output that has caught up shows its table."""
