@@ -94,7 +94,7 @@ def make_plan(
         versions = {name: copy.lake.version(name) for name in copy.lake.names()}
         results = list(rewrite(copy))
         below = live.registry.below(names) if with_below else []
-        results += reconcile_tables(copy, [t for t in below if is_accepted(copy.lake, t, copy.registry)])
+        results += reconcile_tables(copy, [t for t in below if _has_rows_of_its_code(copy, t)])
         found = [_change(copy, name, versions, draft) for name in _in_order(copy, versions)]
     changes = [
         replace(_with_results(change, results, cause, names), creates=not live.lake.exists(change.table))
@@ -117,6 +117,11 @@ def make_plan(
     )
     draft.rename(plans.folder / plan.id)
     return plans.save(plan)
+
+
+def _has_rows_of_its_code(copy: Platform, table: Table) -> bool:
+    """Whether a table is there, by its code of today; one that is declared in another domain may not be there yet."""
+    return copy.lake.exists(table.full_name) and is_accepted(copy.lake, table, copy.registry)
 
 
 def _with_own_inputs(changes: Sequence[TableChange], versions: Mapping[str, int]) -> list[TableChange]:

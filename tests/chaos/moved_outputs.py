@@ -78,12 +78,14 @@ class MovedOutput:
 
         A queue begins with all its rows at once: no history is trimmed in the ten minutes after a first step.
         """
-        if writes is None or (not self.output.is_read and self.target.position() is None):
-            self._move(most if writes is None else -1)
-            return
-        with killed_after(writes, WRITES):
+        if not self.output.is_read and self.target.position() is None:
+            self._move(-1)
+        elif writes is None:
             self._move(most)
-        self.start()
+        else:
+            with killed_after(writes, WRITES):
+                self._move(most)
+            self.start()
 
     def _move(self, most: int) -> None:
         page = PAGE if self.output.is_read else reading.MOST_ROWS
