@@ -53,7 +53,6 @@ from tables.refresh.acceptance import Accepted, accepted_code, code_today
 from tables.refresh.events.record_decoder import Decoder
 from tables.refresh.open_platform import Platform
 from tests import rewrites
-from tests.chaos.moved_outputs import MovedOutput, as_json
 from tests.chaos.refresh_world import (
     BAD_VALUE,
     CLOCK,
@@ -88,6 +87,7 @@ from tests.chaos.refresh_world import (
 from tests.harness.tiers import this_run
 from tests.infra.webhooks.signed import secret
 from tests.outputs.followed_webhook import lake_with
+from tests.outputs.moved_outputs import MovedOutput, as_json
 from tests.streaming.ingest.small_log import SmallLog
 from tests.support.short_history import NOTHING
 

@@ -1,7 +1,8 @@
 """What outputs reveal of a person is gone once they have caught up, whatever was killed, rolled back or put back.
 
 There is no Spark. A small table has values of persons, encrypted; an index and a webhook reveal them. This is a machine
-of its own, since sums of windows have no value of a person: in that of `test_refresh_model` it would share no step.
+of its own, since sums of windows have no value of a person: in that of `tests/chaos/test_refresh_model.py` it would
+share no step.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from infra.delta.delta_writer import Writer
 from infra.delta.lake import Lake
 from infra.delta.trim import Trim
 from infra.errors import TryAgain
@@ -28,11 +30,11 @@ from infra.keys.key_store import Person
 from infra.settings import Settings
 from outputs.targets.search_index import SearchIndex
 from tables import to_search, to_webhook
-from tests.chaos.moved_outputs import MovedOutput, as_json
 from tests.chaos.refresh_world import Killed, dying
 from tests.harness.tiers import this_run
 from tests.infra.webhooks.signed import secret
 from tests.outputs.followed_webhook import lake_with
+from tests.outputs.moved_outputs import MovedOutput, as_json
 from tests.outputs.revealed_table import RevealedTable, mail_of
 from tests.support.personal_search import found_in
 from tests.support.short_history import NOTHING
@@ -106,9 +108,10 @@ class Forgetting(RuleBasedStateMachine):
 
     @rule()
     def trim(self) -> None:
-        """The history of the table goes as far as its readers allow."""
+        """The history of the table goes as far as its readers allow; its writer opens it again, as after a minute."""
         self.lake.open(self.people.name).create_checkpoint()
         Trim(self.lake, self.people.name, NOTHING).now()
+        self.people.writer = Writer(self.lake, self.people.name)
         self._note()
 
     @rule(name=st.sampled_from(PERSONS), is_done=st.sampled_from([None, None, False, True]))
