@@ -321,7 +321,7 @@ class Refreshes(RuleBasedStateMachine):
         self.outputs[which].move(most, writes)
 
     @has_rows
-    @rule(which=st.integers(0, 1), row=st.integers(0, 5), is_there=st.booleans(), writes=st.integers(0, 8))
+    @rule(which=st.integers(0, 1), row=st.integers(0, 5), is_there=st.booleans(), writes=st.integers(2, 5))
     def cut_short(self, which: int, row: int, is_there: bool, writes: int) -> None:
         """An output's process ends in a step, after which its table goes back."""
         self.outputs[which].move()

@@ -145,7 +145,7 @@ class Forgetting(RuleBasedStateMachine):
         """An output takes some steps, unless its process ends before the write after so many."""
         self.outputs[which].move(most, writes)
 
-    @rule(which=st.integers(0, 1), key=st.sampled_from(KEYS), number=st.integers(0, 2), writes=st.integers(0, 8))
+    @rule(which=st.integers(0, 1), key=st.sampled_from(KEYS), number=st.integers(0, 2), writes=st.integers(2, 5))
     def cut_short(self, which: int, key: str, number: int, writes: int) -> None:
         """An output's process ends in a step, after which its table goes back."""
         self.outputs[which].move()
