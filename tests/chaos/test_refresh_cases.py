@@ -77,3 +77,12 @@ def test_a_table_is_repaired_before_one_that_was_declared_is_there(world: Refres
     world.follow(1)
     assert world.live(GRAND_TOTALS.full_name) != {}
     world.end()
+
+
+def test_outputs_that_are_cut_short_show_their_tables_after_these_went_back(world: Refreshes) -> None:
+    world.begin([(50, [0], A, GOOD), (150, [0], A, GOOD)])
+    world.follow()
+    for writes in range(2, 6):
+        for which in (0, 1):
+            world.cut_short(which, 0, is_there=True, writes=writes)
+        world.compare()

@@ -159,7 +159,7 @@ class Refreshes(RuleBasedStateMachine):
         destined = lake_with(self.lake, {"hook": f"http://127.0.0.1:9 {secret()}"})
         self.outputs = [
             MovedOutput(destined, WINDOWS, to_webhook("hook", begin="all")),
-            MovedOutput(destined, TOTALS, to_search(text=["name"])),
+            MovedOutput(destined, TOTALS, to_search(text=["name"]), page=8),
         ]
         self.log, self.model = SmallLog(self.lake, LOOSE, {0: []}), Model()
         Ledgers(self.lake).ensure()

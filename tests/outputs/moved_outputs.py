@@ -27,8 +27,6 @@ from tables.declare.table import Table
 from tables.refresh.json_values import to_plain_json
 from tests.outputs.killed_steps import killed_after
 
-PAGE = 3
-"""The most rows of a step of an output that can be read; one that cannot has no other way than by commits."""
 WRITES: list[tuple[Any, str]] = [
     (search_index, "write_atomically"),
     (SearchIndex, "_change"),
@@ -49,12 +47,14 @@ class MovedOutput:
 
     Attributes:
         lake: of a platform that has the output's destination.
+        page: the most rows of its step if it can be read; one that cannot has no other way than by commits.
         received: key -> the row by the last change that the receiver has got; None: it is deleted.
     """
 
     lake: Lake
     table: Table
     output: Output
+    page: int = 3
     received: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class MovedOutput:
             self.start()
 
     def _move(self, most: int) -> None:
-        page = PAGE if self.output.is_read else reading.MOST_ROWS
+        page = self.page if self.output.is_read else reading.MOST_ROWS
         with patch.object(reading, "MOST_ROWS", page), patch.object(runner, "_TRUSTED_S", -1.0):
             while most and self._follower.step():
                 most -= 1
