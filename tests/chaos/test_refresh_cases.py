@@ -79,7 +79,7 @@ def test_a_table_is_repaired_before_one_that_was_declared_is_there(world: Refres
     world.end()
 
 
-def test_outputs_that_are_cut_short_show_their_tables_after_these_went_back(world: Refreshes) -> None:
+def test_outputs_cut_short_show_tables_that_went_back(world: Refreshes) -> None:
     world.begin([(50, [0], A, GOOD), (150, [0], A, GOOD)])
     world.follow()
     for writes in range(2, 6):
