@@ -128,8 +128,8 @@ class Follower:
     def _hold(self) -> None:
         """Says which commits of the table the output still needs, and which rows.
 
-        It needs rows while it goes by pages; and if it reveals values, but cannot be read, at any time: when a key ends,
-        it gets the rows of its version again.
+        It needs rows while it goes by pages; and if it reveals values, but cannot be read, always: when a key ends, it
+        gets the rows of its version again.
         """
         if self._position is None:
             return
