@@ -66,7 +66,10 @@ def rewrite_now(
     outcomes = _rewrite(live, plans, names, rewrite, {"cause": cause, "command": command, "who": who})
     known = {result.table for result in finished}
     outcomes = finished + [result for result in outcomes if result.changed or result.table not in known]
-    return outcomes + reconcile_tables(live, live.registry.below([n for n in names if n in live.registry.topics]))
+    below = live.registry.below([name for name in names if name in live.registry.topics])
+    # One that is declared in another domain may not be there yet.
+    there = [one for one in below if one.full_name in live.faults or live.lake.exists(one.full_name)]
+    return outcomes + reconcile_tables(live, there)
 
 
 def _rewrite(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -91,6 +92,13 @@ def totals(world: World) -> dict[tuple[str, datetime], float]:
 
 def versions(world: World) -> dict[str, int]:
     return {name: world.lake.version(name) for name in world.lake.names()}
+
+
+@pytest.mark.spark
+def test_a_table_that_was_declared_and_is_not_there_yet_stops_no_redrive(world: World, now: Platform) -> None:
+    shutil.rmtree(world.lake.uri("plant.hours"))
+    assert sorted(o.table for o in redrive(now) if o.changed) == ["plant.kept", NAME, QUARANTINED]
+    assert not world.lake.exists("plant.hours")
 
 
 @pytest.mark.spark
