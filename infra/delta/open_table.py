@@ -19,8 +19,8 @@ class OpenTable:
     """Checks for the file of the next commit, and updates through delta-rs only if there is one.
 
     Asking delta-rs costs 0.1 ms of CPU for each commit since the checkpoint that the table was opened from, to look for
-    a file 0.05 ms in all. A look is enough only while commits cannot have been trimmed since the look before it: after
-    a minute the table is opened again.
+    a file 0.05 ms in all. What was opened reads its files only when it is asked: after a trim, by which they may be
+    gone, the table is opened again; and after a minute, by which another program may have cleaned up.
 
     Args:
         clock: seconds, as `time.monotonic` has them.
@@ -28,14 +28,16 @@ class OpenTable:
 
     def __init__(self, lake: Lake, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._lake, self._name, self._clock = lake, name, clock
+        self._history, self._edition = lake.history(name), (0, 0)
         self._table: DeltaTable | None = None
         self._opened_at, self._looked_at = 0, 0.0
 
     def newest(self) -> DeltaTable:
         """Returns the table at its newest version; the part of its log that was read before is not read again."""
-        now = self._clock()
-        table = self._table
-        if table is None or table.version() - self._opened_at > _FURTHER or now - self._looked_at > _TRUSTED_S:
+        now, edition = self._clock(), self._history.edition()
+        table = None if edition != self._edition or now - self._looked_at > _TRUSTED_S else self._table
+        if table is None or table.version() - self._opened_at > _FURTHER:
+            self._edition = edition
             table = self._table = self._lake.open(self._name)
             self._opened_at = table.version()
         elif self._lake.has_version(self._name, table.version() + 1):

@@ -381,7 +381,9 @@ def derived(refresher: Refresher, scopes: Sequence[Scope]) -> tuple[Any, list[_I
     table = refresher.opened(source.full_name)
     files = prune_files(table, wanted.input_condition(source, [f.name for f in table.schema().fields]).bounds())
     rows = refresher._few(files, source, wanted)
-    assert rows is not None
+    if rows is None:  # Spark would read it
+        assert isinstance(source, Table)
+        rows = pa.table(table.scan())
     connection = duckdb_utc()
     connection.register("input", rows)
     if name in PERIODS_MS:

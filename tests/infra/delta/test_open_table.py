@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.delta.open_table import OpenTable
+from tests.support.short_history import trim_to_the_newest
 
 NAME = "plant.readings"
 
@@ -59,6 +60,15 @@ def test_after_a_minute_it_sees_what_follows_commits_that_were_cleaned_up(lake: 
         (Path(lake.uri(NAME)) / "_delta_log" / f"{number:020d}.json").unlink()
     clock.now += 61
     assert table.newest().version() == 3
+
+
+def test_what_it_reads_of_old_commits_is_there_after_a_trim(lake: Lake, writer: Writer) -> None:
+    table = OpenTable(lake, NAME)
+    for number in range(1, 4):
+        commit(writer, number)
+    assert table.newest().version() == 3
+    trim_to_the_newest(lake, NAME)
+    assert table.newest().transaction_version("of nobody") is None
 
 
 def test_it_goes_on_from_a_checkpoint_that_it_wrote(lake: Lake, writer: Writer) -> None:
