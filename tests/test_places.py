@@ -96,7 +96,7 @@ MOST_LINES_OF_A_PART = {
     "tables": 15_200,
     "streaming": 3_500,
     "outputs": 3_100,
-    "batch": 8_450,
+    "batch": 8_500,
     "intake": 950,
     "status": 2_650,
     "page": 1_850,

@@ -19,8 +19,8 @@ class OpenTable:
     """Checks for the file of the next commit, and updates through delta-rs only if there is one.
 
     Asking delta-rs costs 0.1 ms of CPU for each commit since the checkpoint that the table was opened from, to look for
-    a file 0.05 ms in all. What was opened reads its files only when it is asked: after a trim, by which they may be
-    gone, the table is opened again; and after a minute, by which another program may have cleaned up.
+    a file 0.05 ms in all. Files that an open table names are read when they are needed, and may be gone by then. The
+    table is opened again after a trim; and after a minute, since another program may have cleaned up.
 
     Args:
         clock: seconds, as `time.monotonic` has them.
