@@ -364,7 +364,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/settings.md": settings,
     "reference/ledgers.md": ledgers,
     "reference/dags.md": dags,
-    "reference/licences.md": licences,
+    "reference/licences.md": lambda: f"# Licences\n\n{GENERATED}{licences()}",
     "adr/README.md": decisions,
 }
 

@@ -60,7 +60,7 @@ Most jars of `infra/jars.lock` are Apache-2.0: Kafka, Spark, Delta Lake, Debeziu
 
 
 def licences() -> str:
-    """Returns the page of licences.
+    """Returns the page of licences, below its heading.
 
     Raises:
         ValueError: a package states a licence that is not listed as free.
@@ -74,7 +74,6 @@ def licences() -> str:
         packages[groups[stated]].add(name)
     lines = [f"| {group} | {', '.join(sorted(packages[group]))} |" for group in FREE]
     return (
-        "# Licences\n\nGenerated from the code by `.venv/bin/python -m docs.generate`; a test holds it current.\n\n"
         "Twofold is [Apache-2.0](../../LICENSE). It has no code of others; what it runs is installed by `pip`. All of\n"
         "it may be used freely, also within a company.\n\n"
         "| licence | Python packages |\n| --- | --- |\n" + "\n".join(lines) + "\n" + _JARS
