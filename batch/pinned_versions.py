@@ -57,6 +57,8 @@ class Pinned:
     Attributes:
         stream: the id of the stream that writes the table.
         watermark_ms: rows that close before it no longer belong to the stream; None: none has closed, or none does.
+        is_guess: the watermark is only what a stream would have: none has begun, and nothing else has written all
+            closed rows. A stream that begins takes rows that closed before a recorded watermark as written.
         version: of the table itself.
         versions: input -> its version.
     """
@@ -69,10 +71,10 @@ class Pinned:
         self._checkpoint = Checkpoint.of_table(lake.settings, table)
         self.stream = self._checkpoint.stream
         self.sources = self.platform.registry.upstream(table)
-        self.watermark_ms = self._closed_before_ms() if table.closes_at else None
+        self.watermark_ms, self.is_guess = self._closed_before_ms() if table.closes_at else (None, False)
         self.version = lake.version(table.full_name)
         self._next_versions = next_versions(lake, self.platform.registry, table, self._checkpoint)
-        self._is_unbegun = not self._next_versions and not lake.rows(table.full_name)
+        self._is_unbegun = self.is_guess or (not self._next_versions and not lake.rows(table.full_name))
         self.versions = {s.full_name: lake.version(s.full_name) for s in self.sources}
         for name, version in {table.full_name: self.version, **self.versions}.items():
             lake.history(name).keep_while_running(version)
@@ -88,19 +90,20 @@ class Pinned:
         """Whether no row has closed yet, so that all rows belong to the stream."""
         return bool(self.table.closes_at and self.watermark_ms is None)
 
-    def _closed_before_ms(self) -> int | None:
-        """Returns the greatest time up to which rows were closed, by the stream or by another writer of the table.
+    def _closed_before_ms(self) -> tuple[int | None, bool]:
+        """Returns the greatest time up to which rows were closed, and whether that is only a guess.
 
-        If no stream ever did, it is the watermark that a stream would have after it has read all events.
+        If neither a stream nor another writer of the table ever closed one, it is the watermark that a stream would
+        have after it has read all events.
         """
         lake, name = self.platform.lake, self.table.full_name
         info = lake.newest_info(name, "watermark_ms") or {}
         known = [ms for ms in (self._checkpoint.watermark_ms(), info.get("watermark_ms")) if ms]
         if known or self.stream:
-            return max(known, default=None)
+            return max(known, default=None), False
         newest = [read_ingested_offsets(lake, source).newest_ms for source in self.sources if isinstance(source, Topic)]
         times = [ms for ms in newest if ms is not None]
-        return min(times) - (self.table.watermark_ms or 0) if times and len(times) == len(newest) else None
+        return (min(times) - self.table.watermark_ms if times and len(times) == len(newest) else None), True
 
     @cached_property
     def settled(self) -> Mapping[str, int]:

@@ -127,7 +127,7 @@ class Reconcile:
         before = pinned.before()
         record_lost_runs(self.platform.lake, pinned.ledgers, self.table)
         pinned.wait_for_stream()
-        outcomes = [self._nothing()] if pinned.is_open else self._correct(before)
+        outcomes = [self._nothing()] if pinned.is_open or pinned.is_guess else self._correct(before)
         if verify:
             outcomes[-1] = replace(outcomes[-1], **self._verified())
         return outcomes

@@ -117,7 +117,8 @@ class Refresher:
         A row that meets one of its key outside of the scopes takes its place.
 
         Args:
-            info: what the commit says of itself, with the definition, the watermark and the versions that were read.
+            info: what the commit says of itself; the definition, the versions that were read, and the watermark if it
+                names none, are added.
             check: refuse rows that break the table's rules.
         """
         if not scopes:
@@ -228,7 +229,7 @@ class Refresher:
         """Returns the info for the commit of the last recomputation."""
         closed = {} if self.closed_before_ms is None else {"watermark_ms": self.closed_before_ms}
         read = {name: int(table.version()) for name, table in self._open.items()}
-        return {**info, **code_facts(self.table, self.registry), **closed, "inputs": read}
+        return {**closed, **info, **code_facts(self.table, self.registry), "inputs": read}
 
     def moved(self, changes: Rows) -> Rows:
         """Turns each insert that meets a row of its key into an update of that row.

@@ -13,8 +13,10 @@ from batch.changelog_check import unexplained_changes
 from batch.late_records import late_records
 from batch.ledgers.row_history import read_history
 from batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
+from batch.ledgers.run_result import RunResult
 from batch.pending_work import nothing_to_do, untouched
 from batch.reconcile import Reconcile
+from batch.rewrite.backfill import recompute
 from batch.unexplained import require_explained
 from infra.errors import UnexplainedDifference
 from infra.settings import Settings
@@ -22,10 +24,13 @@ from tables.declare.registry import load
 from tables.refresh.acceptance import is_same
 from tables.refresh.open_platform import Platform
 from tests.batch.late_departure import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, late_departure_world
+from tests.late_reading import TOPIC, ZERO, hours
+from tests.plant import plant, reading
 from tests.support.loaded_modules import loading_none_of
 from tests.worlds import World
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -213,3 +218,29 @@ def test_late_records_of_a_table_that_drops_them_are_listed_by_offset(spark: Spa
     assert (outcome.touched, outcome.changed, outcome.unexplained) == (1, 0, 0)
     (record,) = late_records(platform(world), drops)
     assert (record.offset, record.late_by_ms, record.fate) == (LATE_OFFSET, LATE_BY_MS, "dropped")
+
+
+def _correct(world: World) -> list[RunResult]:
+    return world.reconcile(["plant.hours"], verify=True)
+
+
+def _backfill(world: World) -> list[RunResult]:
+    return [recompute(platform(world), world.registry.find_table("plant.hours"), ZERO)]
+
+
+@pytest.mark.parametrize(("before", "written"), [(_correct, 0), (_backfill, 2)])
+def test_a_stream_that_begins_after_a_batch_run_writes_all_rows(
+    spark: SparkSession, tmp_path: Path, before: Callable[[World], list[RunResult]], written: int
+) -> None:
+    """What a batch knows to be closed when no stream has begun is no reason for a stream to leave other rows out."""
+    settings = Settings(home=tmp_path / "home", shuffle_partitions=1)
+    world = World(spark, settings, "plant", plant(tmp_path / "declared"))
+    world.append({TOPIC: [reading("a", 0.1, 1.0), reading("b", 0.5, 5.0), reading("a", 1, 7.0), reading("a", 9, 1.0)]})
+    world.append({TOPIC: [reading("a", 0.3, 4.0)]})
+    outcomes = before(world)
+    assert (sum(o.changed for o in outcomes), sum(o.unexplained or 0 for o in outcomes)) == (written, 0)
+    world.maintain(world.all_tables)
+    world.append({TOPIC: [reading("a", 19, 1.0), reading("b", 19, 1.0)]})
+    world.maintain(world.all_tables)
+    assert [o for o in _correct(world) if o.unexplained] == []
+    assert hours(world) == {("a", 0): 5.0, ("b", 0): 5.0, ("a", 1): 7.0, ("a", 9): 1.0, ("a", 19): 1.0, ("b", 19): 1.0}
