@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysts.ledger_columns import LEDGERS
-from analysts.table_views import connect, create_bare_views, create_view
-from infra.delta.lake import QUARANTINE, Lake
-from infra.errors import BadArgument
-from infra.settings import Settings
-from infra.sql.names import DUCKDB
-from tables.declare.metadata_columns import OF_QUARANTINE
-from tables.declare.table import Table
+from twofold.analysts.ledger_columns import LEDGERS
+from twofold.analysts.table_views import connect, create_bare_views, create_view
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import Settings
+from twofold.infra.sql.names import DUCKDB
+from twofold.tables.declare.metadata_columns import OF_QUARANTINE
+from twofold.tables.declare.table import Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from tables.declare.registry import Registry
+    from twofold.tables.declare.registry import Registry
 
 _log = logging.getLogger("twofold.analytics")
 NAME = "analytics"

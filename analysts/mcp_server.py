@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from analysts.analytics_file import folders_of, open_analytics
-from analysts.table_views import confine, require_views
-from infra.errors import BadArgument
-from infra.process.twofold_command import run_command
-from infra.settings import Settings
-from tables.refresh.json_values import to_plain_json
+from twofold.analysts.analytics_file import folders_of, open_analytics
+from twofold.analysts.table_views import confine, require_views
+from twofold.infra.errors import BadArgument
+from twofold.infra.process.twofold_command import run_command
+from twofold.infra.settings import Settings
+from twofold.tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadArgument
-from tables.refresh.acceptance import accepted_code
+from twofold.infra.errors import BadArgument
+from twofold.tables.refresh.acceptance import accepted_code
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from infra.delta.lake import Lake
+    from twofold.infra.delta.lake import Lake
 
 PROVENANCE = "twofold"
 """The key under which the schema in a file of Parquet or Arrow has the provenance, as JSON."""

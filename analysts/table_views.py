@@ -12,15 +12,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from infra.duckdb_session import load_extension
-from infra.errors import BadArgument
-from infra.settings import PREFIX, Settings
-from infra.sql.names import DUCKDB
+from twofold.infra.duckdb_session import load_extension
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import PREFIX, Settings
+from twofold.infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from infra.delta.lake import Lake
+    from twofold.infra.delta.lake import Lake
 
 
 MORE_MEMORY = f"{PREFIX}QUERY_MEMORY_MB gives queries more."

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batch.offset_selection import LogPosition, OffsetSelection
-from infra.errors import BadArgument
-from infra.spark.spark_literals import instant_of
-from infra.sql.names import SPARK
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.derived_rows import derive_over, one_of_each_key
-from tables.refresh.open_platform import Platform
+from twofold.batch.offset_selection import LogPosition, OffsetSelection
+from twofold.infra.errors import BadArgument
+from twofold.infra.spark.spark_literals import instant_of
+from twofold.infra.sql.names import SPARK
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.derived_rows import derive_over, one_of_each_key
+from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

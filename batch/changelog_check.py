@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from batch.ledgers.run_ledgers import Ledgers
-from infra.delta.change_feed import naming_what_is_gone
-from infra.delta.lake import Lake
-from infra.duckdb_session import query
-from infra.rows.rows import count
-from infra.sql.names import DUCKDB
-from tables.declare.table import Table
-from tables.refresh.json_values import from_plain_json
-from tables.refresh.row_diff import difference, matching
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.infra.delta.change_feed import naming_what_is_gone
+from twofold.infra.delta.lake import Lake
+from twofold.infra.duckdb_session import query
+from twofold.infra.rows.rows import count
+from twofold.infra.sql.names import DUCKDB
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.json_values import from_plain_json
+from twofold.tables.refresh.row_diff import difference, matching
 
 _VERSION, _CHANGE_TYPE = "_commit_version", "_change_type"
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from batch.ledgers.causes import CausingRecord, Changed, ChangedRows, span_of
-from batch.ledgers.find_causes import times_of
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import started_at
-from batch.pinned_versions import Pinned
-from infra.instants import from_epoch_ms
-from tables.declare.table import Table
-from tables.refresh.json_values import to_plain_json
-from tables.refresh.open_platform import Platform
-from tables.refresh.scope import Scope
+from twofold.batch.ledgers.causes import CausingRecord, Changed, ChangedRows, span_of
+from twofold.batch.ledgers.find_causes import times_of
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import started_at
+from twofold.batch.pinned_versions import Pinned
+from twofold.infra.instants import from_epoch_ms
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.json_values import to_plain_json
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.scope import Scope
 
 Fate = Literal["corrected", "changed nothing", "dropped", "waits", "not looked at yet"]
 

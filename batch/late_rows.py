@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions, splits
-from infra.delta.change_feed import changes_between, columns_in
-from infra.delta.datafusion_sql import select
-from infra.delta.lake import Lake
-from infra.delta.logged_commit import LoggedCommit
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions, splits
+from twofold.infra.delta.change_feed import changes_between, columns_in
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.logged_commit import LoggedCommit
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,28 +8,28 @@ from datetime import datetime
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
-from batch.offset_selection import LogPosition, OffsetSelection, require_past, require_there
-from infra.archive.archive_catalog import open_archive
-from infra.archive.archive_frame import frame
-from infra.archive.log_union import broker_frame, log_frame
-from infra.delta.lake import QUARANTINE, Lake
-from infra.duckdb_session import duckdb_utc
-from infra.errors import NotArchived
-from infra.kafka.record_columns import RECORD
-from infra.kafka.topic_admin import PartitionOffsets, offsets
-from infra.kafka.uncommitted_offsets import in_transactions
-from infra.offset_ranges import Range, Ranges, Spans, batches_of_size, subtract, within
-from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
-from tables.declare.topic import Topic
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.events.lost_offsets import between_gaps, gaps
-from tables.refresh.events.record_decoder import raw_columns
-from tables.refresh.open_platform import Platform
+from twofold.batch.offset_selection import LogPosition, OffsetSelection, require_past, require_there
+from twofold.infra.archive.archive_catalog import open_archive
+from twofold.infra.archive.archive_frame import frame
+from twofold.infra.archive.log_union import broker_frame, log_frame
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.duckdb_session import duckdb_utc
+from twofold.infra.errors import NotArchived
+from twofold.infra.kafka.record_columns import RECORD
+from twofold.infra.kafka.topic_admin import PartitionOffsets, offsets
+from twofold.infra.kafka.uncommitted_offsets import in_transactions
+from twofold.infra.offset_ranges import Range, Ranges, Spans, batches_of_size, subtract, within
+from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.events.lost_offsets import between_gaps, gaps
+from twofold.tables.refresh.events.record_decoder import raw_columns
+from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from infra.archive.read_plan import Archive
+    from twofold.infra.archive.read_plan import Archive
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from infra.errors import BadArgument, NotArchived
-from infra.offset_ranges import Range
-from infra.sql.names import Dialect
-from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
-from tables.declare.topic import Topic
+from twofold.infra.errors import BadArgument, NotArchived
+from twofold.infra.offset_ranges import Range
+from twofold.infra.sql.names import Dialect
+from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from twofold.tables.declare.topic import Topic
 
 LogPosition = Mapping[int, int] | datetime
 """An offset by partition, or the time at which the broker appended a record, UTC."""

@@ -7,21 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from batch.ledgers.reconcile_position import ReconcilePosition, is_far, reconcile_positions, splits
-from batch.ledgers.run_result import RunResult
-from infra.delta.lake import Lake
-from infra.delta.logged_commit import LoggedCommit
-from infra.errors import BadArgument
-from tables.declare.metadata_columns import LATE_BY_MS
-from tables.declare.registry import Registry, load
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import definition, is_same
-from tables.refresh.rewound import next_versions
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.batch.ledgers.reconcile_position import ReconcilePosition, is_far, reconcile_positions, splits
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.logged_commit import LoggedCommit
+from twofold.infra.errors import BadArgument
+from twofold.tables.declare.metadata_columns import LATE_BY_MS
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import definition, is_same
+from twofold.tables.refresh.rewound import next_versions
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 
 def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[RunResult] | None:
@@ -90,7 +90,7 @@ def _looked_at(
 
 def _note(lake: Lake, passed: Mapping[str, ReconcilePosition]) -> None:
     if passed:
-        from batch.ledgers.run_ledgers import Ledgers
+        from twofold.batch.ledgers.run_ledgers import Ledgers
 
         Ledgers(lake).move(passed)
 

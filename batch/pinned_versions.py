@@ -11,28 +11,28 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from batch.late_rows import late_within_commit, missed_by_streams
-from batch.ledgers.causes import CausingRecord
-from batch.ledgers.find_causes import causes_of, touch
-from batch.ledgers.reconcile_position import ReconcilePosition, splits
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import Cause
-from batch.pending_work import has_taken_in
-from infra.delta.change_feed import changed_rows
-from infra.delta.delta_writer import BEFORE
-from infra.instants import FIRST_US, Interval, epoch_ms, from_epoch_ms
-from infra.process.file_locks import is_held
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
-from tables.declare.table import Strategy, Table
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import definition
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.open_platform import Platform
-from tables.refresh.refresh import Refresher
-from tables.refresh.rewound import next_versions, read_by_others
-from tables.refresh.scope import Scope, everything, merged, scope_of_row, scopes_of, whole
-from tables.refresh.scope_expressions import with_scope_values
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.batch.late_rows import late_within_commit, missed_by_streams
+from twofold.batch.ledgers.causes import CausingRecord
+from twofold.batch.ledgers.find_causes import causes_of, touch
+from twofold.batch.ledgers.reconcile_position import ReconcilePosition, splits
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import Cause
+from twofold.batch.pending_work import has_taken_in
+from twofold.infra.delta.change_feed import changed_rows
+from twofold.infra.delta.delta_writer import BEFORE
+from twofold.infra.instants import FIRST_US, Interval, epoch_ms, from_epoch_ms
+from twofold.infra.process.file_locks import is_held
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
+from twofold.tables.declare.table import Strategy, Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import definition
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.refresh import Refresher
+from twofold.tables.refresh.rewound import next_versions, read_by_others
+from twofold.tables.refresh.scope import Scope, everything, merged, scope_of_row, scopes_of, whole
+from twofold.tables.refresh.scope_expressions import with_scope_values
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 _PATIENCE_S = 60.0
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.errors import BadArgument
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.derived_rows import derive_over, one_of_each_key
+from twofold.infra.errors import BadArgument
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.derived_rows import derive_over, one_of_each_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from infra.delta.lake import Lake
+    from twofold.infra.delta.lake import Lake
 
 
 def preview(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> DataFrame:

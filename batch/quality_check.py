@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tables.declare.registry import load
-from tables.refresh.open_platform import opened
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.open_platform import opened
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
-    from quality.check_result import Verdict
+    from twofold.infra.settings import Settings
+    from twofold.quality.check_result import Verdict
 
 
 def quality(settings: Settings, tables: Sequence[str] = ()) -> list[Verdict]:
@@ -30,7 +30,7 @@ def quality(settings: Settings, tables: Sequence[str] = ()) -> list[Verdict]:
         BadArgument: an unknown table; nothing was read.
         BadDeclaration: a rule does not fit its table.
     """
-    from quality.gate import Subject, gate
+    from twofold.quality.gate import Subject, gate
 
     chosen = load().chosen(tables)
     with opened(settings, "quality", [table.domain for table in chosen]) as p:

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from batch.changelog_check import unexplained_changes
-from batch.ledgers.batch_run import Run, record_lost_runs
-from batch.ledgers.reconcile_position import ReconcilePosition, is_far
-from batch.ledgers.run_result import RunResult
-from batch.pending_work import nothing_to_do
-from batch.pinned_versions import Pinned, Touched
-from batch.unexplained import require_explained
-from infra.delta.delta_writer import CHANGE, Written
-from infra.errors import TwofoldError
-from infra.rows.rows import here
-from infra.spark.spark_client import failing_alone
-from tables.declare.table import Table
-from tables.refresh.acceptance import require_one_definition
-from tables.refresh.open_platform import Platform, opened
-from tables.refresh.row_diff import differences_of
-from tables.refresh.scope import Scope, everything, merged, scope_of_row
+from twofold.batch.changelog_check import unexplained_changes
+from twofold.batch.ledgers.batch_run import Run, record_lost_runs
+from twofold.batch.ledgers.reconcile_position import ReconcilePosition, is_far
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.pending_work import nothing_to_do
+from twofold.batch.pinned_versions import Pinned, Touched
+from twofold.batch.unexplained import require_explained
+from twofold.infra.delta.delta_writer import CHANGE, Written
+from twofold.infra.errors import TwofoldError
+from twofold.infra.rows.rows import here
+from twofold.infra.spark.spark_client import failing_alone
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import require_one_definition
+from twofold.tables.refresh.open_platform import Platform, opened
+from twofold.tables.refresh.row_diff import differences_of
+from twofold.tables.refresh.scope import Scope, everything, merged, scope_of_row
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 
 def reconcile(settings: Settings, tables: Sequence[str] = (), *, verify: bool = False) -> list[RunResult]:
@@ -53,7 +53,7 @@ def reconcile(settings: Settings, tables: Sequence[str] = (), *, verify: bool = 
             was corrected.
         SparkUnreachable: at once.
     """
-    from tables.declare.registry import load
+    from twofold.tables.declare.registry import load
 
     registry = load()
     chosen = registry.chosen(tables)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from batch.ledgers.run_result import Audited, RunResult
-from infra.errors import TwofoldError, UnexplainedDifference
+from twofold.batch.ledgers.run_result import Audited, RunResult
+from twofold.infra.errors import TwofoldError, UnexplainedDifference
 
 _NAMED = 5  # rows that a message names
 

@@ -17,16 +17,16 @@ import psutil
 from benchmarks import ingest_throughput
 from benchmarks.measuring.benchmark_platform import broker_process, cpu_s, platform
 from benchmarks.measuring.figures import report, spread
-from infra.archive.archive_catalog import open_archive
-from infra.archive.archive_frame import frame
-from infra.archive.archive_source import ArchiveSource
-from infra.archive.log_union import broker_frame
-from infra.archive.read_plan import Archive
-from infra.archive.segment_reader import read_all
-from infra.kafka.topic_admin import TopicSpec, ensure_topics, offsets
-from infra.offset_ranges import Ranges
-from infra.settings import ROOT, Settings
-from infra.spark.spark_session import session
+from twofold.infra.archive.archive_catalog import open_archive
+from twofold.infra.archive.archive_frame import frame
+from twofold.infra.archive.archive_source import ArchiveSource
+from twofold.infra.archive.log_union import broker_frame
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_reader import read_all
+from twofold.infra.kafka.topic_admin import TopicSpec, ensure_topics, offsets
+from twofold.infra.offset_ranges import Ranges
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark.spark_session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,21 +16,21 @@ import pyarrow as pa
 
 from benchmarks.measuring.benchmark_platform import free_ports, platform
 from benchmarks.measuring.figures import percentile, report, spread, timed
-from infra.capture import debezium_connector, kafka_connect
-from infra.delta.lake import Lake
-from infra.duckdb_session import query
-from infra.kafka import broker
-from infra.kafka.topic_admin import ensure_topics, offsets
-from infra.postgres import database_connection, postgres_server
-from infra.process import supervisor
-from infra.settings import Settings
-from infra.spark.spark_session import session
-from streaming.driver import table_query
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.registry import Registry, load
-from tables.declare.sources.captured_topic import captures
-from tables.refresh.events.topic_specs import specs
-from tables.refresh.open_platform import Platform, ensure_domain
+from twofold.infra.capture import debezium_connector, kafka_connect
+from twofold.infra.delta.lake import Lake
+from twofold.infra.duckdb_session import query
+from twofold.infra.kafka import broker
+from twofold.infra.kafka.topic_admin import ensure_topics, offsets
+from twofold.infra.postgres import database_connection, postgres_server
+from twofold.infra.process import supervisor
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_session import session
+from twofold.streaming.driver import table_query
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.sources.captured_topic import captures
+from twofold.tables.refresh.events.topic_specs import specs
+from twofold.tables.refresh.open_platform import Platform, ensure_domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 FILES = {
     "accounts.py": '''\
 """Changes of the accounts."""
-from tables import changes_of
+from twofold import changes_of
 
 TOPIC = changes_of(
     "public.accounts",
@@ -50,7 +50,7 @@ TOPIC = changes_of(
 ''',
     "accounts_now.py": '''\
 """The accounts, as the database has them."""
-from tables import latest_rows, table
+from twofold import latest_rows, table
 
 
 @table(primary_key=["id"], recompute_by=["id"])

@@ -18,11 +18,11 @@ from pathlib import Path
 from benchmarks.measuring.benchmark_platform import command, driver, platform
 from benchmarks.measuring.cpu_by_part import Accountant
 from benchmarks.measuring.figures import report
-from infra.delta.lake import Lake
-from infra.kafka.topic_admin import offsets
-from infra.settings import Settings
-from streaming.query import progress
-from tables.declare.registry import Registry, load
+from twofold.infra.delta.lake import Lake
+from twofold.infra.kafka.topic_admin import offsets
+from twofold.infra.settings import Settings
+from twofold.streaming.query import progress
+from twofold.tables.declare.registry import Registry, load
 
 COLD_S, WARM_S, YEAR_S = 40.0, 20.0, 120.0
 """Goals: a month in a driver that just started, a month in a warmed one, a year; after the last record was sent."""

@@ -21,14 +21,14 @@ from deltalake import CommitProperties
 from benchmarks.catch_up_time import caught_up
 from benchmarks.measuring.benchmark_platform import command, free_ports
 from benchmarks.measuring.figures import report, spread
-from cli.demo.dag_runs import run_after, run_dag, triggered_runs
-from infra.airflow.airflow_api import Client
-from infra.delta.lake import Lake
-from infra.process import supervisor, supervisord
-from infra.process.process_reaper import tagged_processes
-from infra.settings import ROOT, Settings
-from tables.declare.registry import load
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.cli.demo.dag_runs import run_after, run_dag, triggered_runs
+from twofold.infra.airflow.airflow_api import Client
+from twofold.infra.delta.lake import Lake
+from twofold.infra.process import supervisor, supervisord
+from twofold.infra.process.process_reaper import tagged_processes
+from twofold.infra.settings import ROOT, Settings
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 
 MONTH, REST, LAST = date(2013, 1, 1), date(2013, 2, 1), date(2013, 2, 4)
 HALF_YEAR = date(2013, 7, 1)

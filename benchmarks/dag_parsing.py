@@ -9,14 +9,14 @@ import sys
 import tempfile
 
 from benchmarks.measuring.figures import report, spread
-from infra.settings import ROOT
+from twofold.infra.settings import ROOT
 
 ROUNDS, GOAL_MS = 5, 50.0
 PARSE = """
 import json, time
 import airflow.sdk  # the DAG processor has loaded it already
 started = time.process_time()
-from tables.declare.registry import load
+from twofold.tables.declare.registry import load
 files = len(load().declarations)
 loaded = time.process_time()
 import dags.generate_dags

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread
-from infra import jars
-from infra.encodings import schema_files
-from infra.encodings.column_types import FieldType
-from infra.encodings.protobuf.protobuf_schema import message_of
-from infra.encodings.schema_files import Schema
-from infra.kafka.record_columns import HEADERS
-from infra.settings import ROOT, Settings
-from infra.spark.spark_session import session
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import RAW_SCHEMA, decode_frame
+from twofold.infra import jars
+from twofold.infra.encodings import schema_files
+from twofold.infra.encodings.column_types import FieldType
+from twofold.infra.encodings.protobuf.protobuf_schema import message_of
+from twofold.infra.encodings.schema_files import Schema
+from twofold.infra.kafka.record_columns import HEADERS
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark.spark_session import session
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, decode_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.measuring.benchmark_platform import platform
 from benchmarks.measuring.figures import report, spread
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from infra.spark.spark_session import session
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.registry import load
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import events_schema
-from tables.refresh.open_platform import ensure_domain
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_session import session
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.registry import load
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import events_schema
+from twofold.tables.refresh.open_platform import ensure_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

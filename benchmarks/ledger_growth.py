@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from batch.ledgers.causes import RECORD
-from batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE
-from batch.pending_work import nothing_to_do
+from twofold.batch.ledgers.causes import RECORD
+from twofold.batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE
+from twofold.batch.pending_work import nothing_to_do
 from benchmarks.measuring.figures import report, spread, timed
 from benchmarks.refresh.reconcile_time import History, declared
-from infra.delta.compaction import compact_without_history
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.settings import ROOT, Settings
-from infra.spark.spark_session import session
-from tables.declare.registry import load
-from tables.refresh.open_platform import Platform, ensure_domain
+from twofold.infra.delta.compaction import compact_without_history
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark.spark_session import session
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.open_platform import Platform, ensure_domain
 
 LONG, SHORT = 10_000_000, 10_000
 COMMITS = 100_000

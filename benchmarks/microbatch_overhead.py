@@ -19,17 +19,17 @@ import psutil
 from benchmarks.measuring.benchmark_platform import broker_process, cpu_s, platform
 from benchmarks.measuring.figures import report, spread
 from benchmarks.stream_freshness import FIRST_DAY, produce
-from infra.delta.delta_writer import Writer
-from infra.delta.lake import Lake
-from infra.delta.open_table import OpenTable
-from infra.settings import Settings
-from streaming.driver import table_query
-from streaming.ingest.ingest_query import Ingest
-from streaming.maintain.change_driven import ChangeDrivenStream
-from streaming.maintain.stateful_query import Maintain
-from streaming.maintain.table_stream import TableStream
-from tables.refresh.open_platform import opened
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.open_table import OpenTable
+from twofold.infra.settings import Settings
+from twofold.streaming.driver import table_query
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.streaming.maintain.change_driven import ChangeDrivenStream
+from twofold.streaming.maintain.stateful_query import Maintain
+from twofold.streaming.maintain.table_stream import TableStream
+from twofold.tables.refresh.open_platform import opened
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 BATCHES, COLD, RATE = 12, 3, 2_000
 BOOKKEEPING = [

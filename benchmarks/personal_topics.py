@@ -17,21 +17,21 @@ import msgspec
 
 from benchmarks.measuring.benchmark_platform import platform
 from benchmarks.measuring.figures import report, spread
-from infra.capture.captured_table import INTAKE
-from infra.delta.lake import Lake
-from infra.kafka.record_producer import producing
-from infra.kafka.topic_admin import ensure_topics, offsets
-from infra.settings import Settings
-from infra.spark.spark_session import session
-from intake.relay import opened
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.registry import Registry, load
-from tables.declare.sources.captured_topic import is_relayed
-from tables.declare.topic import Topic
-from tables.refresh.events.record_sealer import sealing
-from tables.refresh.events.sealed_topics import require_sealed
-from tables.refresh.events.topic_specs import specs
-from tables.refresh.open_platform import ensure_domain
+from twofold.infra.capture.captured_table import INTAKE
+from twofold.infra.delta.lake import Lake
+from twofold.infra.kafka.record_producer import producing
+from twofold.infra.kafka.topic_admin import ensure_topics, offsets
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_session import session
+from twofold.intake.relay import opened
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.sources.captured_topic import is_relayed
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_sealer import sealing
+from twofold.tables.refresh.events.sealed_topics import require_sealed
+from twofold.tables.refresh.events.topic_specs import specs
+from twofold.tables.refresh.open_platform import ensure_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PERSONS = 10_000
 LOGINS = '''\
 """Logins of customers."""
-from tables import Topic, domain_of, personal
+from twofold import Topic, domain_of, personal
 
 TOPIC = Topic(
     schema={{
@@ -54,7 +54,7 @@ FILES = {
     "plain/logins.py": LOGINS.format(mail='"string?"', domain='"string?"'),
     "persons/customers.py": '''\
 """Changes of the customers."""
-from tables import changes_of, domain_of, personal
+from twofold import changes_of, domain_of, personal
 
 TOPIC = changes_of(
     "public.customers",

@@ -22,15 +22,15 @@ from benchmarks.ingest_throughput import TOPIC, produce
 from benchmarks.measuring.benchmark_platform import broker_process, command, cpu_s, driver, platform, traffic
 from benchmarks.measuring.figures import percentile, report
 from benchmarks.stream_freshness import appended
-from infra.delta.lake import Lake
-from infra.kafka.topic_admin import ensure_topics, offsets
-from infra.settings import Settings
-from infra.spark.spark_session import session
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.registry import load
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.events.topic_specs import spec
-from tables.refresh.open_platform import ensure_domain
+from twofold.infra.delta.lake import Lake
+from twofold.infra.kafka.topic_admin import ensure_topics, offsets
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_session import session
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.events.topic_specs import spec
+from twofold.tables.refresh.open_platform import ensure_domain
 
 CODEC, SEGMENT_BYTES = "lz4", 4 << 20
 FIRST_DAY, DAYS = date(2013, 1, 3), 360  # after the history, so that nothing is late by it

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measuring.figures import report, spread, timed
-from infra.delta.lake import Lake
-from infra.settings import ROOT, Settings
-from infra.spark.spark_session import session
-from streaming.maintain.stateful_query import Maintain
-from tables.declare.functions.event_patterns import RECORD as RECORD_TYPE
-from tables.declare.inference import RECORD
-from tables.declare.registry import load
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.open_platform import Platform, ensure_domain
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark.spark_session import session
+from twofold.streaming.maintain.stateful_query import Maintain
+from twofold.tables.declare.functions.event_patterns import RECORD as RECORD_TYPE
+from twofold.tables.declare.inference import RECORD
+from twofold.tables.declare.registry import load
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.open_platform import Platform, ensure_domain
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable

@@ -17,11 +17,11 @@ import pyarrow.parquet
 from benchmarks.measuring.benchmark_platform import RECORDS_PER_DAY, command, driver, platform, traffic
 from benchmarks.measuring.cpu_by_part import Accountant
 from benchmarks.measuring.figures import percentile, report
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from streaming.query import progress
-from tables.declare.registry import Registry, load
-from tables.declare.table import Table
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.streaming.query import progress
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.table import Table
 
 WARM_S, MEASURED_S = 60, 60
 FIRST_DAY = date(2013, 1, 1)

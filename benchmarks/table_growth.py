@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread, timed
-from infra.delta.compaction import compact
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.settings import ROOT, Settings
+from twofold.infra.delta.compaction import compact
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
 
 NAME, SCHEMA = (
     "plant.hours",
@@ -80,7 +80,7 @@ def main() -> int:
     clock = SimpleNamespace(time_ns=lambda: stream.now_ms * 1_000_000, monotonic=lambda: stream.now_ms / 1_000)
     seconds, disk = list[float](), list[int]()
     try:
-        with patch("infra.delta.trim.time", clock):
+        with patch("twofold.infra.delta.trim.time", clock):
             for number in range(1, args.steps + 1):
                 seconds.append(stream.step(number))
                 if number % 10 == 0:

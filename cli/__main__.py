@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import author, scaffold
-from cli.commands import (
+from twofold.cli import author, scaffold
+from twofold.cli.commands import (
     as_of_command,
     audit_commands,
     explain_commands,
@@ -30,10 +30,10 @@ from cli.commands import (
     topic_commands,
     traffic_command,
 )
-from cli.console import INTERRUPTED, READER_GONE, OutputMode, err, print_error
-from cli.demo import demo_command
-from cli.people import keys_commands, people_commands
-from infra.errors import TwofoldError
+from twofold.cli.console import INTERRUPTED, READER_GONE, OutputMode, err, print_error
+from twofold.cli.demo import demo_command
+from twofold.cli.people import keys_commands, people_commands
+from twofold.infra.errors import TwofoldError
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Run the platform": (

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import Json, make_table, out, print_fault, print_json
-from infra.errors import BadDeclaration, ProcessFailed
-from infra.settings import ROOT, Settings
-from infra.text.printable import harmless, shown
+from twofold.cli.console import Json, make_table, out, print_fault, print_json
+from twofold.infra.errors import BadDeclaration, ProcessFailed
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.text.printable import harmless, shown
 
 if TYPE_CHECKING:
-    from tables.declare.analysis import Analysis
-    from tables.declare.registry import Registry
-    from tables.declare.table import Table
-    from tables.declare.topic import Topic
+    from twofold.tables.declare.analysis import Analysis
+    from twofold.tables.declare.registry import Registry
+    from twofold.tables.declare.table import Table
+    from twofold.tables.declare.topic import Topic
 
 
 def check(
@@ -43,12 +43,12 @@ def check(
     that only a new rule refuses, a line says what to add; another one names the columns without a description.
     """
     settings = Settings.from_environment()
-    from infra.delta.lake import Lake
-    from tables.declare.declaration_files import mistakes_in
-    from tables.declare.encodings import find_encoding
-    from tables.declare.registry import load
-    from tables.declare.topic_schemas import incompatible_changes
-    from tables.refresh.acceptance import live_unproved, refused
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.declaration_files import mistakes_in
+    from twofold.tables.declare.encodings import find_encoding
+    from twofold.tables.declare.registry import load
+    from twofold.tables.declare.topic_schemas import incompatible_changes
+    from twofold.tables.refresh.acceptance import live_unproved, refused
 
     registry, lake, chosen = load(quietly=True), Lake(settings), names or []
     left_out, live = refused(lake, registry), live_unproved(lake, registry)
@@ -138,10 +138,10 @@ def try_(
     A table that it reads, and that does not exist yet, is computed as well. Rows that are still open are shown, too.
     """
     settings = Settings.from_environment()
-    from batch.preview import preview
-    from infra.delta.lake import Lake
-    from infra.spark.spark_client import naming_lost_server, open_session
-    from tables.declare.registry import load
+    from twofold.batch.preview import preview
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.spark.spark_client import naming_lost_server, open_session
+    from twofold.tables.declare.registry import load
 
     registry = load()
     declared = registry.find_table(table)
@@ -167,8 +167,8 @@ try_.__name__ = "try"
 
 
 def _analysed(settings: Settings, registry: Registry, tables: Sequence[Table]) -> Analysis:
-    from infra.spark.spark_client import naming_lost_server, open_session
-    from tables.declare.analysis import analyse
+    from twofold.infra.spark.spark_client import naming_lost_server, open_session
+    from twofold.tables.declare.analysis import analyse
 
     with naming_lost_server():
         session = open_session(settings, "check")
@@ -181,10 +181,10 @@ def _analysed(settings: Settings, registry: Registry, tables: Sequence[Table]) -
 @contextmanager
 def _storing_dags(settings: Settings) -> Iterator[Callable[[], dict[str, BadDeclaration]]]:
     """Starts a process that makes and stores the DAGs as Airflow does; yields a function that returns the faults."""
-    from infra.airflow.airflow_processes import DAGS, directory
+    from twofold.infra.airflow.airflow_processes import DAGS, directory
 
     places = {"AIRFLOW_HOME": str(directory(settings)), "AIRFLOW__CORE__PLUGINS_FOLDER": str(DAGS / "plugins")}
-    command = [sys.executable, "-m", "dags.sound_dags"]
+    command = [sys.executable, "-m", "twofold.dags.sound_dags"]
     with subprocess.Popen(command, env={**os.environ, **places}, cwd=ROOT, stdout=subprocess.PIPE) as process:
 
         def unstorable() -> dict[str, BadDeclaration]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from cli.parsing import require_name
-from infra.errors import BadArgument
-from infra.settings import ROOT, Settings
+from twofold.cli.parsing import require_name
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
-    from infra.capture.table_catalog import CatalogColumn
+    from twofold.infra.capture.table_catalog import CatalogColumn
 
 LINE = 120
 TYPES = {
@@ -57,7 +57,7 @@ TOPIC = Template('''"""Changes of ${table} in the database.
 ${descriptions}
 """
 
-from tables import changes_of
+from twofold import changes_of
 
 TOPIC = changes_of(
     "${table}",
@@ -69,7 +69,7 @@ ${columns}
 ''')
 COPY = Template('''"""${table} as the database has it."""
 
-from tables import DataFrame, ${imports}
+from twofold import DataFrame, ${imports}
 
 
 @table(${parameters})
@@ -110,9 +110,9 @@ def write_captures(settings: Settings, tables: Sequence[str], *, domain: str, ro
             domain, or a name is taken or cannot be used.
         DatabaseUnreachable: retryable.
     """
-    from infra.capture.captured_table import unfit_names
-    from infra.capture.table_catalog import columns_of
-    from tables.declare.registry import load
+    from twofold.infra.capture.captured_table import unfit_names
+    from twofold.infra.capture.table_catalog import columns_of
+    from twofold.tables.declare.registry import load
 
     if not (root / "tables" / domain).is_dir():
         raise BadArgument(f"There is no domain {domain!r}.", hint=f"`./twofold new domain {domain}` makes it.")
@@ -165,7 +165,7 @@ def captured_table(table: str, columns: Sequence[CatalogColumn]) -> CapturedTabl
 
 def declared_type(column: CatalogColumn) -> str | None:
     """Returns the declared type of a column, or None if it cannot be declared."""
-    from tables.declare.parameter_checks import COLUMN
+    from twofold.tables.declare.parameter_checks import COLUMN
 
     is_nameable = COLUMN.match(column.name) and not keyword.iskeyword(column.name)
     if column.is_virtual or not is_nameable or column.name.startswith("cdc_"):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from cli.console import out, print_fault, step
-from infra.errors import TwofoldError
+from twofold.cli.console import out, print_fault, step
+from twofold.infra.errors import TwofoldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from infra.process.supervisord import Program
-    from infra.settings import Settings
-    from tables.declare.registry import Registry
+    from twofold.infra.process.supervisord import Program
+    from twofold.infra.settings import Settings
+    from twofold.tables.declare.registry import Registry
 
 
 def captures_tables(registry: Registry) -> bool:
@@ -25,8 +25,8 @@ def capture_programs(settings: Settings, registry: Registry) -> list[Program]:
     """Returns the programs of the database and Kafka Connect, ready to be supervised; none if no table is captured."""
     if not captures_tables(registry):
         return []
-    from infra.capture import kafka_connect
-    from infra.postgres import postgres_server
+    from twofold.infra.capture import kafka_connect
+    from twofold.infra.postgres import postgres_server
 
     kafka_connect.prepare(settings)
     programs = [kafka_connect.program(settings)]
@@ -46,14 +46,14 @@ def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[S
     """
     if not captures_tables(registry):
         return
-    from batch.capture.recapture import current
-    from infra.capture import kafka_connect
-    from infra.capture.debezium_connector import ensure
-    from infra.capture.table_catalog import missing_tables
-    from infra.delta.lake import Lake
-    from infra.errors import TwofoldError
-    from infra.postgres import postgres_server
-    from tables.declare.sources.captured_topic import captures
+    from twofold.batch.capture.recapture import current
+    from twofold.infra.capture import kafka_connect
+    from twofold.infra.capture.debezium_connector import ensure
+    from twofold.infra.capture.table_catalog import missing_tables
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.errors import TwofoldError
+    from twofold.infra.postgres import postgres_server
+    from twofold.tables.declare.sources.captured_topic import captures
 
     lake = Lake(settings)
     failed: list[TwofoldError] = []
@@ -77,9 +77,9 @@ def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[S
 
 def wait_for_tables(settings: Settings, registry: Registry) -> None:
     """Prints which captured tables the database lacks; at a terminal, waits for them and captures them."""
-    from infra.capture.table_catalog import missing_tables
-    from infra.postgres.database_connection import address
-    from tables.declare.sources.captured_topic import captures
+    from twofold.infra.capture.table_catalog import missing_tables
+    from twofold.infra.postgres.database_connection import address
+    from twofold.tables.declare.sources.captured_topic import captures
 
     tables = [capture.table for capture in captures(registry)]
     missing = missing_tables(settings, tables)

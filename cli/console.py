@@ -19,8 +19,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from infra.errors import TwofoldError
-from infra.text.printable import document, harmless, shown, shown_duration
+from twofold.infra.errors import TwofoldError
+from twofold.infra.text.printable import document, harmless, shown, shown_duration
 
 INTERRUPTED, READER_GONE = 130, 141  # the exit codes that a shell reports after SIGINT and SIGPIPE
 

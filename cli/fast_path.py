@@ -10,15 +10,15 @@ import json
 import sys
 from collections.abc import Sequence
 
-from infra.errors import TwofoldError
-from infra.settings import Settings
+from twofold.infra.errors import TwofoldError
+from twofold.infra.settings import Settings
 
 
 def main() -> None:
     """Runs the command line that was typed."""
     try:
         if not answer(sys.argv[1:]):
-            from cli.__main__ import main as run
+            from twofold.cli.__main__ import main as run
 
             run()
     except KeyboardInterrupt:  # before the command began
@@ -29,8 +29,8 @@ def answer(words: Sequence[str]) -> bool:
     """Prints that `reconcile [TABLE]... [--json]` has nothing to do, if so; returns whether it printed an answer."""
     if words[:1] != ["reconcile"] or any(word.startswith("-") and word != "--json" for word in words):
         return False
-    from batch.pending_work import untouched
-    from tables.declare.registry import running_domains
+    from twofold.batch.pending_work import untouched
+    from twofold.tables.declare.registry import running_domains
 
     try:
         settings = Settings.from_environment()

@@ -5,27 +5,27 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from cli.console import step
-from infra.chosen_domains import declarations_digest
+from twofold.cli.console import step
+from twofold.infra.chosen_domains import declarations_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from infra.process.supervisord import Program
-    from infra.settings import Settings
-    from tables.declare.registry import Registry
+    from twofold.infra.process.supervisord import Program
+    from twofold.infra.settings import Settings
+    from twofold.tables.declare.registry import Registry
 
 
 def keeps_copies(registry: Registry) -> bool:
     """Whether the supervised database has the copy of a table."""
-    from tables.declare.outputs.postgres_output import PostgresOutput
+    from twofold.tables.declare.outputs.postgres_output import PostgresOutput
 
     return any(isinstance(output, PostgresOutput) and not output.destination for _, output in registry.outputs())
 
 
 def copy_programs(settings: Settings, registry: Registry, others: Sequence[Program]) -> list[Program]:
     """Returns the program of the database, ready to be supervised, if copies need it and it is not among others."""
-    from infra.postgres import postgres_server
+    from twofold.infra.postgres import postgres_server
 
     if not keeps_copies(registry) or any(program.name == postgres_server.NAME for program in others):
         return []
@@ -35,8 +35,8 @@ def copy_programs(settings: Settings, registry: Registry, others: Sequence[Progr
 
 def output_programs(settings: Settings, registry: Registry) -> list[Program]:
     """Returns the program that moves outputs on; it changes with the declarations, so that `up` restarts it."""
-    from infra.process.supervisord import Program
-    from outputs.follow.runner import NAME
+    from twofold.infra.process.supervisord import Program
+    from twofold.outputs.follow.runner import NAME
 
     if not any(registry.outputs()):
         return []
@@ -56,8 +56,8 @@ def ensure_copies(settings: Settings, registry: Registry) -> None:
     """Creates the database of copies, once the supervised server answers, if an output is kept there."""
     if not keeps_copies(registry):
         return
-    from infra.postgres import postgres_server
-    from outputs.targets.open_target import DATABASE
+    from twofold.infra.postgres import postgres_server
+    from twofold.outputs.targets.open_target import DATABASE
 
     with step(f"Database {DATABASE}"):
         postgres_server.ensure_database(settings, DATABASE)

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
-from infra.errors import BadArgument
+from twofold.infra.errors import BadArgument
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from batch.offset_selection import LogPosition
-    from tables.declare.registry import Registry
+    from twofold.batch.offset_selection import LogPosition
+    from twofold.tables.declare.registry import Registry
 
 _OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*\Z")
 _NUMBERS = re.compile(r"\d+(,\d+)*\Z")
@@ -182,7 +182,7 @@ def require_share(value: float, option: str) -> float:
 
 def require_name(name: str, domain: str, registry: Registry) -> None:
     """Refuses an invalid name of a topic or table, or one that is in use in its domain."""
-    from tables.declare.parameter_checks import NAME
+    from twofold.tables.declare.parameter_checks import NAME
 
     if not NAME.match(name) or keyword.iskeyword(name) or name.endswith("_quarantine"):
         raise BadArgument(

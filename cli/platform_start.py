@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from cli.capture_start import capture_programs, captures_tables, ensure_captures
-from cli.console import out, print_fault, step
-from cli.outputs_start import copy_programs, ensure_copies, keeps_copies, output_programs
-from infra.chosen_domains import declarations_digest, driver_name
-from infra.errors import ProcessFailed
-from infra.process.file_locks import exclusive
-from infra.settings import Settings
+from twofold.cli.capture_start import capture_programs, captures_tables, ensure_captures
+from twofold.cli.console import out, print_fault, step
+from twofold.cli.outputs_start import copy_programs, ensure_copies, keeps_copies, output_programs
+from twofold.infra.chosen_domains import declarations_digest, driver_name
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.process.file_locks import exclusive
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
-    from infra.process.supervisord import Program
-    from streaming.query.progress import Progress
-    from tables.declare.registry import Registry
+    from twofold.infra.process.supervisord import Program
+    from twofold.streaming.query.progress import Progress
+    from twofold.tables.declare.registry import Registry
 
 STREAM_READY_S = 600.0
 MOST_STARTS = 3
@@ -52,7 +52,7 @@ def start_platform(
         PortTaken: before anything is started.
         ProcessFailed: a process does not become ready; names its log.
     """
-    from infra.process import supervisor
+    from twofold.infra.process import supervisor
 
     with _starting(settings, domains) as registry, ThreadPoolExecutor(max_workers=1) as executor:
         spark = spark and settings.supervises_spark
@@ -94,10 +94,10 @@ def start_platform(
 @contextmanager
 def _starting(settings: Settings, domains: Sequence[str]) -> Iterator[Registry]:
     """Locks the choice of domains, stores it, and yields their declarations; prints which ones are left out."""
-    from infra.chosen_domains import choose_domains
-    from infra.delta.lake import Lake
-    from tables.declare.registry import load, running
-    from tables.refresh.acceptance import live_unproved, refused
+    from twofold.infra.chosen_domains import choose_domains
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.registry import load, running
+    from twofold.tables.refresh.acceptance import live_unproved, refused
 
     chosen: Sequence[str] = []
     if domains:
@@ -123,10 +123,10 @@ def _print_failed(settings: Settings, registry: Registry, domain: str) -> None:
 
 def restart_streams(settings: Settings, domains: Sequence[str], *, quietly: bool = False) -> None:
     """Restarts the running stream drivers of these domains, relays and outputs, so that they load the current code."""
-    from infra.process import supervisor
-    from intake.relay import programs as relays
-    from tables.declare.registry import running
-    from tables.refresh.events.sealed_topics import require_sealed
+    from twofold.infra.process import supervisor
+    from twofold.intake.relay import programs as relays
+    from twofold.tables.declare.registry import running
+    from twofold.tables.refresh.events.sealed_topics import require_sealed
 
     registry = running(settings)
     alive = {process.name for process in supervisor.state(settings) if process.pid is not None}
@@ -142,12 +142,12 @@ def restart_streams(settings: Settings, domains: Sequence[str], *, quietly: bool
 
 def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, spark: bool) -> None:
     """Refuses ports held by processes that are not ours, webhooks' secrets that others can read, and missing jars."""
-    from infra import jars
-    from infra.process import supervisor
-    from infra.process.ports import require_free
-    from infra.process.server_ports import server_ports
-    from infra.webhooks.webhook_secrets import add_missing
-    from tables.declare.sources.webhook_topic import webhook_topics
+    from twofold.infra import jars
+    from twofold.infra.process import supervisor
+    from twofold.infra.process.ports import require_free
+    from twofold.infra.process.server_ports import server_ports
+    from twofold.infra.webhooks.webhook_secrets import add_missing
+    from twofold.tables.declare.sources.webhook_topic import webhook_topics
 
     if not supervisor.is_running(settings):
         # Processes left by a crash would hold our ports.
@@ -173,7 +173,7 @@ def _servers(settings: Settings, registry: Registry, *, spark: bool) -> list[Pro
 
 
 def _broker(settings: Settings) -> list[Program]:
-    from infra.kafka import broker
+    from twofold.infra.kafka import broker
 
     if not settings.supervises_broker:
         return []
@@ -182,7 +182,7 @@ def _broker(settings: Settings) -> list[Program]:
 
 
 def _wait_broker(settings: Settings) -> None:
-    from infra.kafka.broker import wait_ready
+    from twofold.infra.kafka.broker import wait_ready
 
     wait_ready(settings)
 
@@ -193,11 +193,11 @@ def _ensure_topics(settings: Settings, registry: Registry) -> None:
     Raises:
         BadDeclaration, BadSetting: what is personal in a topic is not encrypted, or its keys are missing.
     """
-    from batch.ledgers.run_ledgers import Ledgers
-    from infra.delta.lake import Lake
-    from infra.kafka.topic_admin import ensure_topics
-    from tables.refresh.events.sealed_topics import require_sealed
-    from tables.refresh.events.topic_specs import specs
+    from twofold.batch.ledgers.run_ledgers import Ledgers
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.kafka.topic_admin import ensure_topics
+    from twofold.tables.refresh.events.sealed_topics import require_sealed
+    from twofold.tables.refresh.events.topic_specs import specs
 
     require_sealed(settings, registry.topics.values())
     ensure_topics(settings, specs(registry))
@@ -206,7 +206,7 @@ def _ensure_topics(settings: Settings, registry: Registry) -> None:
 
 def _stream(settings: Settings, domain: str) -> Program:
     """Returns the program of the stream driver; it changes with the domain's declarations, so that `up` restarts it."""
-    from infra.process.supervisord import Program
+    from twofold.infra.process.supervisord import Program
 
     return Program(
         name=driver_name(domain),
@@ -220,7 +220,7 @@ def _stream(settings: Settings, domain: str) -> Program:
 
 def _workers(settings: Settings, registry: Registry, *, streams: bool) -> list[Program]:
     """Returns what carries records and rows on: receiver, relays; if asked for, streams and outputs."""
-    from intake.relay import programs
+    from twofold.intake.relay import programs
 
     taking = [*_receiver(settings, registry), *programs(settings, registry)]
     if not streams:
@@ -233,13 +233,13 @@ def _workers(settings: Settings, registry: Registry, *, streams: bool) -> list[P
 
 
 def _receiver(settings: Settings, registry: Registry) -> list[Program]:
-    from intake.receiver import programs
+    from twofold.intake.receiver import programs
 
     return programs(settings, registry)
 
 
 def _wait_receiver(settings: Settings, registry: Registry) -> None:
-    from intake.receiver import wait_ready
+    from twofold.intake.receiver import wait_ready
 
     if _receiver(settings, registry):
         with step(f"Receiver of webhooks at {settings.receiver_address}"):
@@ -247,23 +247,23 @@ def _wait_receiver(settings: Settings, registry: Registry) -> None:
 
 
 def _spark(settings: Settings) -> Program:
-    from infra.spark.connect_server import program
+    from twofold.infra.spark.connect_server import program
 
     return program(settings)
 
 
 def _wait_spark(settings: Settings, before: Collection[int]) -> None:
     """Waits for the Spark server; it is warm if its process is one of those that ran before."""
-    from infra.process import supervisor
-    from infra.spark import connect_server
-    from infra.spark.spark_client import wait_warm
+    from twofold.infra.process import supervisor
+    from twofold.infra.spark import connect_server
+    from twofold.infra.spark.spark_client import wait_warm
 
     is_new = not any(p.name == connect_server.NAME and p.pid in before for p in supervisor.state(settings))
     wait_warm(settings, is_new=is_new)
 
 
 def _airflow(settings: Settings) -> list[Program]:
-    from infra.airflow.airflow_processes import prepare, programs
+    from twofold.infra.airflow.airflow_processes import prepare, programs
 
     with step("Airflow's database"):
         prepare(settings)
@@ -271,14 +271,14 @@ def _airflow(settings: Settings) -> list[Program]:
 
 
 def _write_views(settings: Settings, registry: Registry) -> None:
-    from analysts.analytics_file import write_analytics
+    from twofold.analysts.analytics_file import write_analytics
 
     with step("Views for analysts"):
         write_analytics(settings, registry)
 
 
 def _wait_airflow(settings: Settings) -> None:
-    from infra.airflow.airflow_api import wait_ready
+    from twofold.infra.airflow.airflow_api import wait_ready
 
     with step("Airflow"):
         wait_ready(settings)
@@ -292,9 +292,9 @@ def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
 
 
 def _wait_tables(settings: Settings, registry: Registry, domain: str) -> None:
-    from infra.delta.lake import Lake
-    from infra.process import supervisor
-    from tables.refresh.acceptance import is_accepted
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.process import supervisor
+    from twofold.tables.refresh.acceptance import is_accepted
 
     lake = Lake(settings)
     tables = registry.in_order(domain)
@@ -317,8 +317,8 @@ def _wait_tables(settings: Settings, registry: Registry, domain: str) -> None:
 
 def _failed(settings: Settings, registry: Registry, domain: str) -> list[Progress]:
     """Returns declared queries that have failed since the domain's driver started; older errors may be fixed."""
-    from infra.process import supervisor
-    from streaming.query.progress import read
+    from twofold.infra.process import supervisor
+    from twofold.streaming.query.progress import read
 
     name, now = driver_name(domain), datetime.now(UTC)
     uptime_s = next((p.uptime_s for p in supervisor.state(settings) if p.name == name), None)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import make_table, out, print_json
-from infra.settings import Settings
-from infra.text.printable import shown, shown_duration
+from twofold.cli.console import make_table, out, print_json
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import shown, shown_duration
 
 if TYPE_CHECKING:
-    from batch.ledgers.run_result import Cause, RunResult
-    from batch.plan.plan import Plan
-    from batch.plan.planning import Rewrite
+    from twofold.batch.ledgers.run_result import Cause, RunResult
+    from twofold.batch.plan.plan import Plan
+    from twofold.batch.plan.planning import Rewrite
 
 Preview = Annotated[
     bool, typer.Option("--preview", help="Publish nothing: show what would change, and keep it as a plan.")
@@ -45,12 +45,12 @@ def run_rewrite(
         names: full names.
         command: the command that does it at once, as arguments of `./twofold`.
     """
-    from tables.refresh.open_platform import opened
+    from twofold.tables.refresh.open_platform import opened
 
     if mode.preview:
         show_plan(plan_rewrite(settings, names, rewrite, cause, command, mode.why), mode.as_json)
         return
-    from batch.plan.publisher import rewrite_now
+    from twofold.batch.plan.publisher import rewrite_now
 
     with opened(settings, command[0], _domains(names)) as platform:
         outcomes = rewrite_now(platform, names, rewrite, cause=cause, command=command, who=getuser())
@@ -61,9 +61,9 @@ def plan_rewrite(
     settings: Settings, names: Sequence[str], rewrite: Rewrite, cause: Cause, command: Sequence[str], why: str
 ) -> Plan:
     """Makes the plan of a rewrite that `run_rewrite` would run at once."""
-    from batch.plan.plan import Plans
-    from batch.plan.planning import make_plan
-    from tables.refresh.open_platform import opened
+    from twofold.batch.plan.plan import Plans
+    from twofold.batch.plan.planning import make_plan
+    from twofold.tables.refresh.open_platform import opened
 
     with opened(settings, command[0], _domains(names)) as platform:
         plan = make_plan(platform, names, rewrite, cause=cause, command=command, who=getuser())
@@ -84,7 +84,7 @@ def show_plan(plan: Plan, as_json: bool) -> None:
     if as_json:
         print_json(plan_document(plan))
     else:
-        from batch.plan.plan import Plans
+        from twofold.batch.plan.plan import Plans
 
         print_plan(plan, whole=False)
         plans = Plans(Settings.from_environment())
@@ -95,8 +95,8 @@ def show_plan(plan: Plan, as_json: bool) -> None:
 
 def publish_now(settings: Settings, plan: Plan, approved_by: str | None, because: str = "") -> list[RunResult]:
     """Publishes a plan."""
-    from batch.plan.publisher import publish_plan
-    from tables.refresh.open_platform import opened
+    from twofold.batch.plan.publisher import publish_plan
+    from twofold.tables.refresh.open_platform import opened
 
     with opened(settings, "publish", changed_domains(plan)) as platform:
         return publish_plan(platform, plan.id, approved_by or getuser(), because)
@@ -106,7 +106,7 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
     """Prints the changes of a publication, and the command that takes them back."""
     if outcomes:
         print_outcomes(outcomes, as_json=False)
-        from infra.delta.table_copy import KEPT_DAYS
+        from twofold.infra.delta.table_copy import KEPT_DAYS
 
         out.print(f"To take it back, for {KEPT_DAYS} days:")
         out.print(f"./twofold rollback {outcomes[0].table} --run {plan.run}", soft_wrap=True)
@@ -121,8 +121,8 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
 
 def plan_document(plan: Plan) -> dict[str, object]:
     """Returns a plan for JSON output, with its text in Markdown."""
-    from batch.plan.plan_text import markdown
-    from batch.plan.steps import progress
+    from twofold.batch.plan.plan_text import markdown
+    from twofold.batch.plan.steps import progress
 
     state = plan.state(datetime.now(UTC))
     steps = [{"step": step, "done": is_done} for step, is_done in progress(plan)]
@@ -135,7 +135,7 @@ def print_plan(plan: Plan, *, whole: bool = True) -> None:
     Args:
         whole: also details of the tables below, and all examples.
     """
-    from batch.plan.plan_text import heading, impact, sections
+    from twofold.batch.plan.plan_text import heading, impact, sections
 
     out.print(f"[bold]{escape(heading(plan))}[/]{escape(f': {plan.why}' if plan.why else '')}")
     for text in (*plan.notes, *impact(plan)):
@@ -157,7 +157,7 @@ def print_plan(plan: Plan, *, whole: bool = True) -> None:
 
 def print_steps(plan: Plan) -> None:
     """Prints the steps that publish a plan, and which of them have ended."""
-    from batch.plan.steps import progress
+    from twofold.batch.plan.steps import progress
 
     if plan.changes:
         out.print("\n[bold]steps of its publication[/]")

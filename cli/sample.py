@@ -14,10 +14,10 @@ from itertools import combinations
 from operator import getitem
 from typing import Any
 
-from infra.encodings.column_types import FieldType, parse_type
-from infra.errors import BadArgument
-from tables.declare.parameter_checks import COLUMN
-from tables.declare.record_fields import field
+from twofold.infra.encodings.column_types import FieldType, parse_type
+from twofold.infra.errors import BadArgument
+from twofold.tables.declare.parameter_checks import COLUMN
+from twofold.tables.declare.record_fields import field
 
 MOST = 10_000
 DEPTH, MOST_FIELDS = 2, 20

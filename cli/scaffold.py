@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Annotated, TypeGuard
 import typer
 from rich.markup import escape
 
-from cli.capture_scaffold import description_lines
-from cli.console import make_table, out
-from cli.parsing import require_name
-from infra.errors import BadArgument
-from infra.settings import ROOT, Settings
+from twofold.cli.capture_scaffold import description_lines
+from twofold.cli.console import make_table, out
+from twofold.cli.parsing import require_name
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
-    from cli.sample import Sample
-    from tables.declare.record_fields import Field
-    from tables.declare.registry import Registry
-    from tables.declare.table import Table
-    from tables.declare.topic import Topic
+    from twofold.cli.sample import Sample
+    from twofold.tables.declare.record_fields import Field
+    from twofold.tables.declare.registry import Registry
+    from twofold.tables.declare.table import Table
+    from twofold.tables.declare.topic import Topic
 
 app = typer.Typer(no_args_is_help=True, help="Write a new declaration, with its test.")
 
 OVER_TOPIC = Template('''"""What ${name} is, in one line for the people who query it."""
 
-from tables import DataFrame, F, between, not_null, table
+from twofold import DataFrame, F, between, not_null, table
 
 
 @table(watermark="2 hours", checks=[not_null("${column}"), between("records", 1, None)])
@@ -56,7 +56,7 @@ def ${name}(${input}: DataFrame) -> DataFrame:
 
 OVER_TABLE = Template('''"""What ${name} is, in one line for the people who query it."""
 
-from tables import DataFrame, F, between, not_null, table
+from twofold import DataFrame, F, between, not_null, table
 
 
 @table(checks=[not_null("${column}"), between("records", 1, None)])
@@ -76,7 +76,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.settings import Settings
+from twofold.infra.settings import Settings
 from tests.parity import assert_parity, assert_rows
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ TOPIC = Template('''"""What ${name} are, in one line for the people who query th
 ${descriptions}
 """
 
-from tables import ${imports}
+from twofold import ${imports}
 
 TOPIC = Topic(
     schema={
@@ -123,8 +123,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tables.declare.registry import load
-from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 
 RECORDS = [
 ${records}
@@ -182,7 +182,7 @@ def topic(
     names the fields of more. Columns within a struct are named by their path: meta.sent_at. If records have other types
     or nulls than the sample, edit the file.
     """
-    from cli.sample import read_sample
+    from twofold.cli.sample import read_sample
 
     if not sample.is_file():
         raise BadArgument(f"--from={sample}: there is no such file.", hint="Expected one JSON record per line.")
@@ -237,7 +237,7 @@ def capture(
 
     Columns, types, key and nullability are read from the catalog of the captured database, which must run.
     """
-    from cli.capture_scaffold import write_captures
+    from twofold.cli.capture_scaffold import write_captures
 
     for one in write_captures(Settings.from_environment(), tables, domain=domain):
         place = f"tables/{domain}/{one.name}"
@@ -253,8 +253,8 @@ def write_domain(name: str, *, root: Path = ROOT) -> Path:
     Raises:
         BadArgument: the name cannot be used, or there is such a folder.
     """
-    from tables.declare.declaration_files import RESERVED_DOMAINS
-    from tables.declare.parameter_checks import NAME
+    from twofold.tables.declare.declaration_files import RESERVED_DOMAINS
+    from twofold.tables.declare.parameter_checks import NAME
 
     if not NAME.match(name) or keyword.iskeyword(name) or name in RESERVED_DOMAINS:
         raise BadArgument(
@@ -288,7 +288,7 @@ def write_topic(
         BadArgument: the name cannot be used or is taken, there is no such domain, no column can be the event time or
             identify records, or a file exists already.
     """
-    from tables.declare.registry import load
+    from twofold.tables.declare.registry import load
 
     if not (root / "tables" / domain).is_dir():
         raise BadArgument(f"There is no domain {domain!r}.", hint=f"`./twofold new domain {domain}` makes it.")
@@ -346,8 +346,8 @@ def write_table(name: str, *, domain: str, reads: str | None = None, root: Path 
     Raises:
         BadArgument: the name cannot be used or is taken, the input is unknown, or a file exists already.
     """
-    from tables.declare.registry import load
-    from tables.declare.topic import Topic
+    from twofold.tables.declare.registry import load
+    from twofold.tables.declare.topic import Topic
 
     registry = load(root / "tables")
     registry.require_domain(domain)
@@ -391,7 +391,7 @@ def _written(kind: str) -> str:
 
 def _lies_within(kind: str) -> TypeGuard[Field]:
     """Whether the column is a field within one of the record's."""
-    from tables.declare.record_fields import Field
+    from twofold.tables.declare.record_fields import Field
 
     return isinstance(kind, Field)
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from cli.console import err
-from infra.errors import BadSetting, CaptureFailed, ConnectUnreachable, DatabaseUnreachable
+from twofold.cli.console import err
+from twofold.infra.errors import BadSetting, CaptureFailed, ConnectUnreachable, DatabaseUnreachable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cli.sql_query import Analyst
-    from infra.delta.lake import Lake
-    from infra.keys.reader import Reader
-    from infra.settings import Settings
-    from tables.declare.registry import Registry
+    from twofold.cli.sql_query import Analyst
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.keys.reader import Reader
+    from twofold.infra.settings import Settings
+    from twofold.tables.declare.registry import Registry
 
 _AT_LSN = """
     CREATE MACRO at_lsn(name, lsn) AS TABLE
@@ -36,7 +36,7 @@ def define_functions(analyst: Analyst, lake: Lake, load: Callable[[], Registry])
     """
 
     def complete_through(names: Sequence[str]) -> int:
-        from batch.capture.complete_through import complete_through
+        from twofold.batch.capture.complete_through import complete_through
 
         registry = load()
         tables = [registry.find_table(name) for name in names]
@@ -64,8 +64,8 @@ def _nulls(rows: int) -> pa.Array:
 
 def _open_reader(settings: Settings) -> Reader | None:
     """Opens the keys; prints a warning if this user cannot."""
-    from infra.keys.key_store import KeyStore
-    from infra.keys.reader import Reader
+    from twofold.infra.keys.key_store import KeyStore
+    from twofold.infra.keys.reader import Reader
 
     try:
         return Reader(KeyStore(settings), "sql")
@@ -80,8 +80,8 @@ def _ask_database(settings: Settings, registry: Registry, topics: Collection[str
     Raises:
         CaptureFailed: names the topic and the remedy.
     """
-    from infra.capture.debezium_connector import state
-    from tables.declare.sources.captured_topic import captures
+    from twofold.infra.capture.debezium_connector import state
+    from twofold.tables.declare.sources.captured_topic import captures
 
     try:
         states = [state(settings, capture) for capture in captures(registry) if capture.topic in topics]

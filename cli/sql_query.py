@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysts.analytics_file import attach, create_macros, folders_of
-from analysts.table_views import MORE_MEMORY, confine, connect, create_bare_views, create_view, require_views
-from infra.errors import BadArgument, TwofoldError
+from twofold.analysts.analytics_file import attach, create_macros, folders_of
+from twofold.analysts.table_views import MORE_MEMORY, confine, connect, create_bare_views, create_view, require_views
+from twofold.infra.errors import BadArgument, TwofoldError
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from infra.delta.lake import Lake
+    from twofold.infra.delta.lake import Lake
 
 _VARIABLE = re.compile(r"\s*SET\s+VARIABLE\s+(\"[^\"]*\"|\w+)\s*(=|\bTO\b)", re.IGNORECASE)
 _EXPLAINED = re.compile(r"\s*EXPLAIN\s+(ANALYZE\b\s*)?(\([^)]*\)\s*)?", re.IGNORECASE)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from cli.console import out, print_error
-from cli.sql_query import Analyst
-from infra.errors import BadArgument
+from twofold.cli.console import out, print_error
+from twofold.cli.sql_query import Analyst
+from twofold.infra.errors import BadArgument
 
 GREETING = "DuckDB over {tables} Delta tables. End a statement with a semicolon; help explains, quit leaves."
 HELP = """\

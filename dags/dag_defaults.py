@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, CronTriggerTimetable, Param
 from airflow.utils.types import DagRunType
 
-from dags import dag_docs
-from dags.failure_log import failure_callbacks
-from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator
-from dags.operators.assets import changes_of
-from dags.operators.command_operator import CommandOperator
-from dags.operators.plan_approval import PREVIEW, PUBLISH, PlanApproval, PlanOperator, published_plan
-from infra.airflow.dag_names import BACKFILL
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.declare.topic import Topic
+from twofold.dags import dag_docs
+from twofold.dags.failure_log import failure_callbacks
+from twofold.dags.operators.asset_events import ANNOUNCE, AssetEventsOperator
+from twofold.dags.operators.assets import changes_of
+from twofold.dags.operators.command_operator import CommandOperator
+from twofold.dags.operators.plan_approval import PREVIEW, PUBLISH, PlanApproval, PlanOperator, published_plan
+from twofold.infra.airflow.dag_names import BACKFILL
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
-    from dags.operators.command_operator import Arguments
+    from twofold.dags.operators.command_operator import Arguments
 
 # The default pool has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
 SPARK_SLOTS = 3

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from infra.chosen_domains import driver_name
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.declare.topic import Topic
+from twofold.infra.chosen_domains import driver_name
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
 
 LATE = {"correct": "end in corrections", "drop": "are counted and listed, not corrected"}
 

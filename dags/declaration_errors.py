@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dags.sound_dags import sound_dags
-from infra.settings import Settings
-from tables.declare.registry import running
+from twofold.dags.sound_dags import sound_dags
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import running
 
 _settings = Settings.from_environment()
 _registry = running(_settings)
 _faults = {**_registry.faults, **sound_dags(_registry, _settings).faults}
 if _registry.unproved:  # rare, and whether such a table has rows is in the lake, whose library takes a while to load
-    from infra.delta.lake import Lake
-    from tables.refresh.acceptance import refused
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.refresh.acceptance import refused
 
     _faults |= refused(Lake(_settings), _registry)
 replace(_registry, faults=_faults).require_sound()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from airflow.sdk import get_parsing_context
 
-from dags.sound_dags import sound_dags
-from infra.settings import Settings
-from tables.declare.registry import running
+from twofold.dags.sound_dags import sound_dags
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import running
 
 _settings = Settings.from_environment()
 _only = get_parsing_context().dag_id  # the DAG of the task that starts here; None if all are parsed

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from airflow.sdk import DAG
 
-from dags.operators.closed_days import read_closed_days
-from dags.table_dags import make_dags
-from infra.atomic_write import write_atomically
-from infra.errors import BadDeclaration
-from infra.settings import ROOT, Settings
-from tables.declare.registry import Registry, running
+from twofold.dags.operators.closed_days import read_closed_days
+from twofold.dags.table_dags import make_dags
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.settings import ROOT, Settings
+from twofold.tables.declare.registry import Registry, running
 
 
 class SoundDags(NamedTuple):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, AssetOrTimeSchedule, BaseOperator, CronTriggerTimetable, Param, TriggerRule
 
-from dags import dag_docs
-from dags.dag_defaults import (
+from twofold.dags import dag_docs
+from twofold.dags.dag_defaults import (
     LIGHT,
     ONE_TABLE,
     REGULAR,
@@ -23,21 +23,21 @@ from dags.dag_defaults import (
     next_time,
     plan_and_publication,
 )
-from dags.day_partitions import DayPartitions
-from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator, tables_to_check
-from dags.operators.assets import changes_of, described_asset, domain_asset
-from dags.operators.audit_report import LogAuditOperator, TableAuditOperator
-from dags.operators.closed_days import Days
-from dags.operators.command_operator import CommandOperator, FanOutOperator
-from dags.operators.params import audit_arguments, backfill_arguments, look_arguments, recover_arguments, table_argument
-from dags.operators.quality_report import VerdictOperator, checked
-from dags.operators.stream_watchdog import StreamOperator
-from dags.operators.table_work import ALL_RIGHT, LOOK, ReconcileOperator, with_work
-from dags.topic_dags import TOPIC_DAGS
-from infra.airflow.dag_names import BACKFILL, dag_ids
-from tables.declare.personal import personal_columns
-from tables.declare.registry import Registry
-from tables.declare.table import Table
+from twofold.dags.day_partitions import DayPartitions
+from twofold.dags.operators.asset_events import ANNOUNCE, AssetEventsOperator, tables_to_check
+from twofold.dags.operators.assets import changes_of, described_asset, domain_asset
+from twofold.dags.operators.audit_report import LogAuditOperator, TableAuditOperator
+from twofold.dags.operators.closed_days import Days
+from twofold.dags.operators.command_operator import CommandOperator, FanOutOperator
+from twofold.dags.operators.params import audit_arguments, backfill_arguments, look_arguments, recover_arguments, table_argument
+from twofold.dags.operators.quality_report import VerdictOperator, checked
+from twofold.dags.operators.stream_watchdog import StreamOperator
+from twofold.dags.operators.table_work import ALL_RIGHT, LOOK, ReconcileOperator, with_work
+from twofold.dags.topic_dags import TOPIC_DAGS
+from twofold.infra.airflow.dag_names import BACKFILL, dag_ids
+from twofold.tables.declare.personal import personal_columns
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

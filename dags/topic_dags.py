@@ -7,10 +7,10 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, ask_param, make_dag, next_time, plan_and_publication
-from dags.operators.audit_report import TopicAuditOperator, audited_topics
-from dags.operators.command_operator import CommandOperator, FanOutOperator
-from dags.operators.params import (
+from twofold.dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, ask_param, make_dag, next_time, plan_and_publication
+from twofold.dags.operators.audit_report import TopicAuditOperator, audited_topics
+from twofold.dags.operators.command_operator import CommandOperator, FanOutOperator
+from twofold.dags.operators.params import (
     INSTANT,
     LONGEST_WAIT_MIN,
     OFFSETS,
@@ -22,9 +22,9 @@ from dags.operators.params import (
     redrive_arguments,
     replay_arguments,
 )
-from dags.operators.plan_approval import PREVIEW, Approval
-from dags.operators.range_sensor import RangeSensor
-from infra.airflow.dag_names import FORGET
+from twofold.dags.operators.plan_approval import PREVIEW, Approval
+from twofold.dags.operators.range_sensor import RangeSensor
+from twofold.infra.airflow.dag_names import FORGET
 
 # An audit decodes the whole topic, so it does not run every night.
 AUDIT_AT = "40 4 * * 0"

@@ -14,10 +14,10 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from analysts.ledger_columns import LEDGERS
+from twofold.analysts.ledger_columns import LEDGERS
 from docs.licences import licences
-from infra.settings import PREFIX, ROOT, SECRETS, Settings
-from tables.algebra.refusal import Refusal
+from twofold.infra.settings import PREFIX, ROOT, SECRETS, Settings
+from twofold.tables.algebra.refusal import Refusal
 
 DOCS = ROOT / "docs"
 GENERATED = "Generated from the code by `.venv/bin/python -m docs.generate`; a test holds it current.\n\n"
@@ -48,9 +48,9 @@ def purpose_of(documented: Any) -> str:
 
 def declarations() -> str:
     """The parts of a declaration: parameters, rules, and functions for its body."""
-    from quality import rules
-    from tables.declare.table import Parameters, Strategy, Table
-    from tables.declare.topic import DeviceClock, Topic
+    from twofold.quality import rules
+    from twofold.tables.declare.table import Parameters, Strategy, Table
+    from twofold.tables.declare.topic import DeviceClock, Topic
 
     parts = [
         "# Declarations\n\n"
@@ -86,7 +86,7 @@ def declarations() -> str:
         on_topics = "yes" if kind_name in rules.RECORD_RULES else ""
         rows.append([f"`{kind_name}({names})`", meaning_of_rule, on_topics, "yes"])
     parts.append(
-        "## Rules\n\n`from tables import ...`. Null keeps every rule except `not_null`, as with CHECK in SQL; "
+        "## Rules\n\n`from twofold import ...`. Null keeps every rule except `not_null`, as with CHECK in SQL; "
         "an empty table keeps all.\n\n" + table(["rule", "kept when", "on topics", "on tables"], rows) + "\n"
     )
     return "\n".join([*parts, *_functions()])
@@ -94,10 +94,10 @@ def declarations() -> str:
 
 def _functions() -> Iterator[str]:
     """The functions that declarations call, and the outputs that they name."""
-    from tables.declare import spark_names
-    from tables.declare.functions import bloom_filters, event_patterns, stored_searches
-    from tables.declare.outputs import postgres_output, search_output, topic_output, webhook_output
-    from tables.declare.personal import domain_of, person, personal, start_of, token_of, year_group
+    from twofold.tables.declare import spark_names
+    from twofold.tables.declare.functions import bloom_filters, event_patterns, stored_searches
+    from twofold.tables.declare.outputs import postgres_output, search_output, topic_output, webhook_output
+    from twofold.tables.declare.personal import domain_of, person, personal, start_of, token_of, year_group
 
     called = (spark_names, event_patterns, bloom_filters, stored_searches)
     for module in (*called, postgres_output, search_output, topic_output, webhook_output):
@@ -109,7 +109,7 @@ def _functions() -> Iterator[str]:
 
 
 def _default(parameter: Field[object], *, inferred: bool) -> str:
-    from tables.declare.inference import INFERRED
+    from twofold.tables.declare.inference import INFERRED
 
     if inferred and parameter.name in INFERRED:
         return "inferred"
@@ -171,7 +171,7 @@ def commands() -> str:
     """Every command with its arguments and options."""
     from typer.main import get_command
 
-    from cli.__main__ import COMMANDS, app
+    from twofold.cli.__main__ import COMMANDS, app
 
     known: Mapping[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
     panels = {panel: [f.__name__.replace("_", "-") for f in functions] for panel, functions in COMMANDS.items()}
@@ -227,14 +227,14 @@ def settings() -> str:
 
 def ledgers() -> str:
     """The columns of ledgers, and those that the platform adds to events and quarantine."""
-    from batch.audit import topic_certificates
-    from batch.ledgers import run_ledgers as of_runs
-    from infra.keys import ended_keys
-    from outputs import refused_rows, revealed_places
-    from tables.declare.metadata_columns import OF_EVENTS, OF_QUARANTINE
-    from tables.declare.topic import Topic
-    from tables.refresh.events import lost_offsets, transaction_offsets
-    from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
+    from twofold.batch.audit import topic_certificates
+    from twofold.batch.ledgers import run_ledgers as of_runs
+    from twofold.infra.keys import ended_keys
+    from twofold.outputs import refused_rows, revealed_places
+    from twofold.tables.declare.metadata_columns import OF_EVENTS, OF_QUARANTINE
+    from twofold.tables.declare.topic import Topic
+    from twofold.tables.refresh.events import lost_offsets, transaction_offsets
+    from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 
     schemas = {
         **of_runs._SCHEMAS,
@@ -265,12 +265,12 @@ def _columns(schema: Iterable[Any], meaning: Mapping[str, str]) -> str:
 def dags() -> str:
     """Every DAG of a domain: its page in Airflow, its params, its tasks."""
     os.environ.setdefault("AIRFLOW_HOME", tempfile.gettempdir())  # is read at import; nothing is written there
-    from dags.dag_defaults import Domain
-    from dags.dag_docs import PAGES as pages
-    from dags.table_dags import make_dags
-    from dags.topic_dags import TOPIC_DAGS
-    from infra.airflow.dag_names import FORGET
-    from tables.declare.registry import load
+    from twofold.dags.dag_defaults import Domain
+    from twofold.dags.dag_docs import PAGES as pages
+    from twofold.dags.table_dags import make_dags
+    from twofold.dags.topic_dags import TOPIC_DAGS
+    from twofold.infra.airflow.dag_names import FORGET
+    from twofold.tables.declare.registry import load
 
     about = (
         "Each domain has these, `forget` if topics have columns of persons. The text is what the book icon of a DAG "

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from importlib import metadata
 
-from infra.settings import ROOT
+from twofold.infra.settings import ROOT
 
 FREE = {
     "Apache-2.0": ("Apache-2.0", "Apache Software License"),

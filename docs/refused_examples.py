@@ -9,17 +9,17 @@ from pathlib import Path
 
 from docs.function_examples import FUNCTION_EXAMPLES
 from docs.parameter_examples import PARAMETER_EXAMPLES, SEEN
-from infra.errors import BadDeclaration
-from tables.algebra import code_mistakes, plan_mistakes
-from tables.algebra.refusal import RULES, Refusal, Subject
-from tables.declare.declaration_files import mistakes_in
-from tables.declare.refusals import refused_keys, refused_names, refused_times, refused_types
-from tables.declare.registry import load
+from twofold.infra.errors import BadDeclaration
+from twofold.tables.algebra import code_mistakes, plan_mistakes
+from twofold.tables.algebra.refusal import RULES, Refusal, Subject
+from twofold.tables.declare.declaration_files import mistakes_in
+from twofold.tables.declare.refusals import refused_keys, refused_names, refused_times, refused_types
+from twofold.tables.declare.registry import load
 
 _TOPIC = '''\
 """{description}"""
 
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={schema},
@@ -50,7 +50,7 @@ DECLARED = {
     "newest": '''\
 """The newest reading of each sensor."""
 
-from tables import table
+from twofold import table
 
 
 @table(primary_key=["sensor"], sequence_by=["read_at"])
@@ -63,7 +63,7 @@ FUNCTION = """\
 def t(readings, newest):
     return {rows}
 """
-_HEAD = '"""A table."""\nfrom tables import F, Window, sql, table\n\n\n'
+_HEAD = '"""A table."""\nfrom twofold import F, Window, sql, table\n\n\n'
 
 
 def _all() -> Iterator[Refusal]:

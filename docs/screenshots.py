@@ -15,11 +15,11 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from infra.errors import ProcessFailed
-from infra.process.ports import HOST, free_port
-from infra.settings import ROOT, Settings
-from page.known import Knowledge
-from page.server.app import application
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.process.ports import HOST, free_port
+from twofold.infra.settings import ROOT, Settings
+from twofold.page.known import Knowledge
+from twofold.page.server.app import application
 
 FOLDER = ROOT / "docs" / "pictures"
 PICTURES = {"table.png": ("/tables/flights.delays_by_hour", 1), "map.png": ("/map?word=flights.", 0)}

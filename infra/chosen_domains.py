@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from infra.atomic_write import write_atomically
-from infra.settings import ROOT, Settings
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.settings import ROOT, Settings
 
 
 def chosen_domains(settings: Settings) -> list[str]:

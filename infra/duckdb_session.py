@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.errors import MissingTool
-from infra.sql.names import DUCKDB
+from twofold.infra.errors import MissingTool
+from twofold.infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from infra.errors import BadDeclaration
+from twofold.infra.errors import BadDeclaration
 
 _UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _PART = re.compile(r"\s*(\d+)\s+(millisecond|second|minute|hour|day)s?\s*", re.IGNORECASE)

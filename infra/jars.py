@@ -1,6 +1,6 @@
 """The JVM jars of Spark's connectors and of the Kafka broker, exactly as `jars.lock` pins them.
 
-Apache Ivy, which is inside pyspark's wheel, fetches them: `python -m infra.jars`.
+Apache Ivy, which is inside pyspark's wheel, fetches them: `python -m twofold.infra.jars`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Literal, get_args
 from xml.etree import ElementTree
 
-from infra.atomic_write import write_atomically
-from infra.errors import MissingTool, TwofoldError
-from infra.java import java
-from infra.settings import Settings
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.errors import MissingTool, TwofoldError
+from twofold.infra.java import java
+from twofold.infra.settings import Settings
 
 Configuration = Literal["spark", "broker", "connect", "flink", "registry"]
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from infra.errors import MissingTool
+from twofold.infra.errors import MissingTool
 
 OLDEST, NEWEST = 17, 21
 

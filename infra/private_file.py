@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from infra.errors import BadSetting, nearest
-from infra.settings import Settings
+from twofold.infra.errors import BadSetting, nearest
+from twofold.infra.settings import Settings
 
 _SETTING = "TWOFOLD_DESTINATIONS"
 

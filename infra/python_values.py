@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, MappingProxyType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
-from infra.python_source import is_ours, written_in
+from twofold.infra.python_source import is_ours, written_in
 
 _SET_BY_PYTHON = frozenset({"_abc_impl", "_is_protocol", "_is_runtime_protocol"})
 

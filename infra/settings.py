@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeVar, get_args
 from urllib.parse import urlsplit
 
-from infra.errors import BadSetting
+from twofold.infra.errors import BadSetting
 
 Engine = Literal["auto", "spark", "delta-rs"]
 Switch = Literal["off", "on"]

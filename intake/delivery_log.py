@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 
-from infra.errors import BrokerUnreachable, TwofoldError
-from infra.kafka.record_producer import producing
-from infra.settings import Settings
-from intake.delivery import Delivery
-from intake.first_received import FirstReceived, Key
-from tables.declare.sources.webhook_topic import WebhookTopic
-from tables.refresh.events.record_sealer import Seal, sealing
+from twofold.infra.errors import BrokerUnreachable, TwofoldError
+from twofold.infra.kafka.record_producer import producing
+from twofold.infra.settings import Settings
+from twofold.intake.delivery import Delivery
+from twofold.intake.first_received import FirstReceived, Key
+from twofold.tables.declare.sources.webhook_topic import WebhookTopic
+from twofold.tables.refresh.events.record_sealer import Seal, sealing
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

@@ -1,4 +1,4 @@
-"""The supervised receiver of webhooks: `python -m intake.receiver`."""
+"""The supervised receiver of webhooks: `python -m twofold.intake.receiver`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from infra.errors import ProcessFailed
-from infra.process.ports import HOST
-from infra.process.readiness import until_answered
-from infra.process.supervisord import Program
-from infra.settings import Settings
-from tables.declare.code_fingerprint import digest
-from tables.declare.personal import personal_columns
-from tables.declare.registry import Registry, running
-from tables.declare.sources.webhook_topic import WebhookTopic, webhook_topics
-from tables.declare.topic import Topic
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.process.ports import HOST
+from twofold.infra.process.readiness import until_answered
+from twofold.infra.process.supervisord import Program
+from twofold.infra.settings import Settings
+from twofold.tables.declare.code_fingerprint import digest
+from twofold.tables.declare.personal import personal_columns
+from twofold.tables.declare.registry import Registry, running
+from twofold.tables.declare.sources.webhook_topic import WebhookTopic, webhook_topics
+from twofold.tables.declare.topic import Topic
 
 NAME = "receiver"
 READY_S = 60.0
@@ -31,7 +31,7 @@ def programs(settings: Settings, registry: Registry) -> list[Program]:
     return [
         Program(
             name=NAME,
-            command=[sys.executable, "-m", "intake.receiver"],
+            command=[sys.executable, "-m", "twofold.intake.receiver"],
             environment={**settings.environment(), "DECLARATIONS": filled},
             stage=1,
             stop_wait_s=40,
@@ -69,7 +69,7 @@ def wait_ready(settings: Settings) -> None:
 
 def main(settings: Settings, topics: Sequence[WebhookTopic]) -> None:
     """Receives webhooks for these topics until it is stopped."""
-    from intake.webhook_server import serve
+    from twofold.intake.webhook_server import serve
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     serve(settings, topics)

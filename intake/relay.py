@@ -1,4 +1,4 @@
-"""The supervised relay of a domain, `python -m intake.relay DOMAIN`: encrypts what is captured, on its way to topics.
+"""The supervised relay of a domain, `python -m twofold.intake.relay DOMAIN`: encrypts what is captured, on its way to topics.
 
 A connector cannot encrypt. It writes to the intake of a topic; the relay appends to the topic what is left of it in the
 clear, in order, and empties the intake.
@@ -16,22 +16,22 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING
 
-from infra.capture.captured_table import INTAKE
-from infra.chosen_domains import relay_name
-from infra.errors import BrokerUnreachable, ProcessFailed
-from infra.process.file_locks import exclusive
-from infra.process.supervisord import Program
-from infra.settings import Settings
-from intake.receiver import encryption
-from tables.declare.registry import Registry, running
-from tables.declare.sources.captured_topic import is_relayed
-from tables.declare.topic import Topic
-from tables.refresh.events.topic_specs import SEGMENT_MS
+from twofold.infra.capture.captured_table import INTAKE
+from twofold.infra.chosen_domains import relay_name
+from twofold.infra.errors import BrokerUnreachable, ProcessFailed
+from twofold.infra.process.file_locks import exclusive
+from twofold.infra.process.supervisord import Program
+from twofold.infra.settings import Settings
+from twofold.intake.receiver import encryption
+from twofold.tables.declare.registry import Registry, running
+from twofold.tables.declare.sources.captured_topic import is_relayed
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.topic_specs import SEGMENT_MS
 
 if TYPE_CHECKING:
-    from infra.kafka.group_member import Record
-    from infra.kafka.ordered_copy import OrderedCopy
-    from tables.refresh.events.record_sealer import RecordSealer
+    from twofold.infra.kafka.group_member import Record
+    from twofold.infra.kafka.ordered_copy import OrderedCopy
+    from twofold.tables.refresh.events.record_sealer import RecordSealer
 
 MOST_AT_ONCE = 2_000
 WAIT_S = 0.1
@@ -56,7 +56,7 @@ def programs(settings: Settings, registry: Registry) -> Iterator[Program]:
             declared = " ".join(f"{topic.full_name}:{encryption(topic)}" for topic in topics)
             yield Program(
                 name=relay_name(domain),
-                command=[sys.executable, "-m", "intake.relay", domain],
+                command=[sys.executable, "-m", "twofold.intake.relay", domain],
                 environment={**settings.environment(), "DECLARATIONS": declared},
                 stage=1,
                 stop_wait_s=20,
@@ -98,7 +98,7 @@ class Relay:
             self._tidy()
 
     def _take(self) -> None:
-        from infra.kafka.ordered_copy import is_blank
+        from twofold.infra.kafka.ordered_copy import is_blank
 
         for record in self._copy.poll(MOST_AT_ONCE, WAIT_S):
             intake = self._intakes[record.topic]
@@ -132,8 +132,8 @@ class Relay:
 
     def _note_lost(self, intake: _Intake, record: Record) -> None:
         """Appends a record to be refused, which says until the next snapshot that changes are missing before it."""
-        from infra.capture.captured_table import LOST, Capture
-        from infra.capture.debezium_decoder import snapshot_of
+        from twofold.infra.capture.captured_table import LOST, Capture
+        from twofold.infra.capture.debezium_decoder import snapshot_of
 
         name, lost = intake.topic.full_name, record.offset - intake.next
         log.error("%s lacks %s records: its intake has kept them for a week, and no longer", name, lost)
@@ -161,9 +161,9 @@ def opened(settings: Settings, topics: Sequence[Topic], group: str) -> Iterator[
         ProcessFailed: there is no intake.
         BrokerUnreachable: retryable.
     """
-    from infra.kafka.ordered_copy import OrderedCopy
-    from infra.keys.key_store import KeyStore
-    from tables.refresh.events.record_sealer import RecordSealer
+    from twofold.infra.kafka.ordered_copy import OrderedCopy
+    from twofold.infra.keys.key_store import KeyStore
+    from twofold.tables.refresh.events.record_sealer import RecordSealer
 
     sources = {f"{topic.full_name}{INTAKE}": topic for topic in topics}
     targets = {source: topic.full_name for source, topic in sources.items()}
@@ -182,7 +182,7 @@ def main(settings: Settings, topics: Sequence[Topic], domain: str) -> None:
     Raises:
         ProcessFailed: another process of this home does it.
     """
-    from infra.process.kept_running import stop_on_signal
+    from twofold.infra.process.kept_running import stop_on_signal
 
     stop = stop_on_signal()
     with exclusive(settings.home / "run" / f"{relay_name(domain)}.lock", patience_s=1.0) as ours:

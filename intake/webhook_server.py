@@ -13,15 +13,15 @@ from pathlib import Path
 from fastapi import FastAPI, HTTPException, Request
 from starlette.requests import ClientDisconnect
 
-from infra.errors import BadSetting, BrokerUnreachable
-from infra.process.ports import HOST
-from infra.settings import Settings
-from infra.webhooks.delivery_headers import MOST_BYTES
-from infra.webhooks.webhook_secrets import Secrets, read_secrets
-from intake.bounded_http import RETRY_AFTER_S, BoundedProtocol
-from intake.delivery import accept, require_acceptable
-from intake.delivery_log import DeliveryLog
-from tables.declare.sources.webhook_topic import WebhookTopic
+from twofold.infra.errors import BadSetting, BrokerUnreachable
+from twofold.infra.process.ports import HOST
+from twofold.infra.settings import Settings
+from twofold.infra.webhooks.delivery_headers import MOST_BYTES
+from twofold.infra.webhooks.webhook_secrets import Secrets, read_secrets
+from twofold.intake.bounded_http import RETRY_AFTER_S, BoundedProtocol
+from twofold.intake.delivery import accept, require_acceptable
+from twofold.intake.delivery_log import DeliveryLog
+from twofold.tables.declare.sources.webhook_topic import WebhookTopic
 
 RATE_PER_S = 2_000
 """Requests a second, and how many more may come at once after a pause."""

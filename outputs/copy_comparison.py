@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from infra.delta.lake import Lake
-from infra.rows.rows import count
-from outputs.next_step import MOST_ROWS, page_of
-from outputs.revealed import Revealed
-from outputs.view import KEY, View
-from tables.refresh.row_diff import difference, rows_after, rows_before
+from twofold.infra.delta.lake import Lake
+from twofold.infra.rows.rows import count
+from twofold.outputs.next_step import MOST_ROWS, page_of
+from twofold.outputs.revealed import Revealed
+from twofold.outputs.view import KEY, View
+from twofold.tables.refresh.row_diff import difference, rows_after, rows_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pyarrow as pa
 
-    from outputs.output_target import Target
-    from tables.declare.table import Table
+    from twofold.outputs.output_target import Target
+    from twofold.tables.declare.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)

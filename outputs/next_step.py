@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.delta.change_feed import naming_what_is_gone, sides_of
-from infra.delta.datafusion_sql import select
-from infra.delta.lake import Lake
-from infra.errors import BadArgument, ChangesGone, ChangesUnread
-from infra.sql.names import DATAFUSION
-from outputs.position import NOTHING, Position
-from outputs.revealed import Revealed
-from outputs.revealed_places import Place, note_revealed
-from outputs.view import KEY, Show, View
-from tables.refresh.row_diff import difference, matching
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.delta.change_feed import naming_what_is_gone, sides_of
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument, ChangesGone, ChangesUnread
+from twofold.infra.sql.names import DATAFUSION
+from twofold.outputs.position import NOTHING, Position
+from twofold.outputs.revealed import Revealed
+from twofold.outputs.revealed_places import Place, note_revealed
+from twofold.outputs.view import KEY, Show, View
+from twofold.tables.refresh.row_diff import difference, matching
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from outputs.output_target import Target
-    from tables.declare.outputs.output import Output
-    from tables.declare.table import Table
+    from twofold.outputs.output_target import Target
+    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.table import Table
 
 MOST_ROWS = 200_000
 """Changed rows of a step that are read from the change feed, and rows of a page."""

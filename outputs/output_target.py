@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from infra.errors import ChangesGone
+from twofold.infra.errors import ChangesGone
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from outputs.position import Position
+    from twofold.outputs.position import Position
 
 
 class Target(Protocol):

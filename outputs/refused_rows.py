@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from infra.delta.compaction import compact_without_history
-from infra.delta.datafusion_sql import select
-from infra.delta.delta_writer import Writer
-from infra.delta.lake import Lake
-from infra.sql.names import DATAFUSION
+from twofold.infra.delta.compaction import compact_without_history
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.sql.names import DATAFUSION
 
 REFUSED = "ledger.refused"
 SCHEMA = pa.schema(

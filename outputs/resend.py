@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.delta.change_feed import sides_of
-from infra.delta.lake import Lake
-from infra.errors import BadArgument, TryAgain
-from outputs.next_step import MOST_ROWS, closed_by_now, no_changes, open_at
-from outputs.position import Position
-from outputs.revealed import Revealed
-from outputs.view import KEY, View
-from tables.refresh.row_diff import difference, matching
+from twofold.infra.delta.change_feed import sides_of
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument, TryAgain
+from twofold.outputs.next_step import MOST_ROWS, closed_by_now, no_changes, open_at
+from twofold.outputs.position import Position
+from twofold.outputs.revealed import Revealed
+from twofold.outputs.view import KEY, View
+from twofold.tables.refresh.row_diff import difference, matching
 
 if TYPE_CHECKING:
-    from outputs.output_target import ChangeTarget, Target
-    from tables.declare.outputs.output import Output
-    from tables.declare.table import Table
+    from twofold.outputs.output_target import ChangeTarget, Target
+    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.table import Table
 
 
 def resend_all(target: Target, lake: Lake, table: Table) -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.keys.key_store import KeyStore
-from infra.keys.reader import Reader
+from twofold.infra.keys.key_store import KeyStore
+from twofold.infra.keys.reader import Reader
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
-    from outputs.position import Position
-    from outputs.view import Show, View
-    from tables.declare.outputs.output import Output
+    from twofold.infra.settings import Settings
+    from twofold.outputs.position import Position
+    from twofold.outputs.view import Show, View
+    from twofold.tables.declare.outputs.output import Output
 
 _TOGETHER_MS = 3_600_000
 """The accesses of an hour are one line of their ledger: an output has a step a second."""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from infra.delta.compaction import compact_without_history
-from infra.delta.datafusion_sql import select
-from infra.delta.delta_writer import Writer
+from twofold.infra.delta.compaction import compact_without_history
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.delta_writer import Writer
 
 if TYPE_CHECKING:
-    from infra.delta.lake import Lake
-    from tables.declare.outputs.output import Output
-    from tables.declare.table import Table
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.table import Table
 
 REVEALED = "ledger.revealed"
 _PLACE = ["table", "output", "kind", "destination"]

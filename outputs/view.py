@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.duckdb_session import query
-from infra.errors import SchemaMismatch
-from infra.sql.names import DUCKDB
-from quality import rules
-from quality.record_checks import broken
+from twofold.infra.duckdb_session import query
+from twofold.infra.errors import SchemaMismatch
+from twofold.infra.sql.names import DUCKDB
+from twofold.quality import rules
+from twofold.quality.record_checks import broken
 
 if TYPE_CHECKING:
-    from tables.declare.outputs.output import Output
-    from tables.declare.table import Table
+    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.table import Table
 
 Show = Callable[[pa.ChunkedArray], pa.Array]
 KEY = "_key"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from infra.text.printable import shown
+from twofold.infra.text.printable import shown
 
 HEIGHT, FOOT, HEAD = 170, 30, 18
 LEFT = 9.0  # percent, for the numbers of the scale

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from infra.process.twofold_command import run_command
-from infra.settings import Settings
-from infra.text.printable import restored
-from status.catalog import Entry
-from status.snapshot import Snapshot
-from status.store import Store
-from status.table_health import Judge, Lag
+from twofold.infra.process.twofold_command import run_command
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import restored
+from twofold.status.catalog import Entry
+from twofold.status.snapshot import Snapshot
+from twofold.status.store import Store
+from twofold.status.table_health import Judge, Lag
 
 STALE_S = 120.0
 """After so long what is known is shown as old."""

@@ -9,9 +9,9 @@ from datetime import datetime
 
 from markupsafe import Markup
 
-from infra.text.printable import shown
-from page.charts import FOOT, GRID, HEAD, HEIGHT, LEFT, LINE, RULE, Series, figure, key_of, text_at
-from status.window_life import Life, Marks, Value
+from twofold.infra.text.printable import shown
+from twofold.page.charts import FOOT, GRID, HEAD, HEIGHT, LEFT, LINE, RULE, Series, figure, key_of, text_at
+from twofold.status.window_life import Life, Marks, Value
 
 _OPEN_ENDS, _ENDS = 56.0, 97.0  # percent: where the row is closed, and the last correction
 _LOW = 74  # height of the chart of the watermark

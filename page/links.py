@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
-from infra.airflow.dag_names import APPROVE, BACKFILL
-from status.catalog import Entry
+from twofold.infra.airflow.dag_names import APPROVE, BACKFILL
+from twofold.status.catalog import Entry
 
 _APPROVAL = ("tasks", APPROVE, "required_actions")
 

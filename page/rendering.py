@@ -10,9 +10,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from infra.instants import from_epoch_ms
-from infra.text.printable import NOTHING, harmless, shown, shown_age, shown_bytes, shown_duration
-from page.links import Address
+from twofold.infra.instants import from_epoch_ms
+from twofold.infra.text.printable import NOTHING, harmless, shown, shown_age, shown_bytes, shown_duration
+from twofold.page.links import Address
 
 LONGEST = 200
 FOLDER = Path(__file__).parent

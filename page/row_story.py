@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.process.twofold_command import run_command
+from twofold.infra.process.twofold_command import run_command
 
 LIMIT_S = 20.0
 _AT_ONCE = threading.BoundedSemaphore(2)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.nexmark import DECLARED
 from peers.engine_process import NEXMARK
-from tables.declare.registry import Registry, load
+from twofold.tables.declare.registry import Registry, load
 
 
 def domain_of(table: str) -> str:

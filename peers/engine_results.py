@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from infra.duckdb_session import duckdb_utc
+from twofold.infra.duckdb_session import duckdb_utc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
-from infra.delta.lake import Lake
-from infra.settings import ROOT, Settings
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
 from peers import flink_environment
 from peers.domains import domain_of
 from peers.engine_process import READY, Drain, Task

@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra import jars
-from infra.atomic_write import write_atomically
-from infra.errors import MissingTool, TwofoldError
-from infra.java import java
-from infra.settings import ROOT
+from twofold.infra import jars
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.errors import MissingTool, TwofoldError
+from twofold.infra.java import java
+from twofold.infra.settings import ROOT
 
 PLACE = ROOT / ".twofold" / "peers"
 PYTHON = PLACE / "venv" / "bin" / "python"

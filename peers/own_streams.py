@@ -6,14 +6,14 @@ import threading
 import time
 from dataclasses import replace
 
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from infra.spark.spark_session import session
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_session import session
 from peers.domains import domain_of, registry_of
 from peers.engine_process import READY, Task, drain
-from streaming import driver
-from streaming.ingest.ingest_query import Ingest
-from tables.refresh.open_platform import Platform, ensure_domain
+from twofold.streaming import driver
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.refresh.open_platform import Platform, ensure_domain
 
 
 def drain_topics(task: Task, settings: Settings) -> None:

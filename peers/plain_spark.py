@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from infra.settings import Settings
-from infra.spark.spark_session import session
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_session import session
 from peers.domains import registry_of
 from peers.engine_process import Task, drain, until_stopped
-from tables.declare.functions.event_patterns import RECORD as RECORD_TYPE
-from tables.declare.inference import RECORD
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import events_schema
+from twofold.tables.declare.functions.event_patterns import RECORD as RECORD_TYPE
+from twofold.tables.declare.inference import RECORD
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import events_schema
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable

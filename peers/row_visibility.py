@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.duckdb_session import duckdb_utc
+from twofold.infra.duckdb_session import duckdb_utc
 from peers import engine_results, peer_workload
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.errors import QualityFailed
-from quality.rules import Rule
+from twofold.infra.errors import QualityFailed
+from twofold.quality.rules import Rule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.atomic_write import write_atomically
-from quality.check_result import RuleVerdict, Verdict
-from quality.great_expectations_suite import (
+from twofold.infra.atomic_write import write_atomically
+from twofold.quality.check_result import RuleVerdict, Verdict
+from twofold.quality.great_expectations_suite import (
     PANDAS_ROWS,
     Rows,
     SuiteReport,
@@ -26,13 +26,13 @@ from quality.great_expectations_suite import (
     rows_to_judge,
     run_name,
 )
-from quality.row_checks import measure, naming
-from quality.rules import Rule
+from twofold.quality.row_checks import measure, naming
+from twofold.quality.rules import Rule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 _AHEAD = 4
 """Tables whose rows wait in memory, at most: to load Great Expectations takes as long as Spark needs for some."""

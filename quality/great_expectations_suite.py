@@ -17,14 +17,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import QualityFailed
-from quality.rules import Rule
+from twofold.infra.errors import QualityFailed
+from twofold.quality.rules import Rule
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     from pyspark.sql import Column, DataFrame
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 PANDAS_ROWS = 200_000
 """Rows up to which the pandas engine judges: one Spark job instead of several per expectation."""

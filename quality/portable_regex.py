@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from infra.errors import BadDeclaration
+from twofold.infra.errors import BadDeclaration
 
 _CLASSES = {"d": "0-9", "w": "A-Za-z0-9_", "s": r" \t\n\r\f"}
 _CONTROLS = frozenset("tnrf")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from quality.rule import Rule
+    from twofold.quality.rule import Rule
 
 
 def broken(batch: pa.RecordBatch | pa.Table, rules: Sequence[Rule]) -> pa.Array:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadArgument, BadDeclaration
-from infra.sql.names import words_of
-from quality.check_result import RuleVerdict, Sample, Verdict
-from quality.rule import first_line, spark_column
-from quality.rules import ROW_RULES, Rule
+from twofold.infra.errors import BadArgument, BadDeclaration
+from twofold.infra.sql.names import words_of
+from twofold.quality.check_result import RuleVerdict, Sample, Verdict
+from twofold.quality.rule import first_line, spark_column
+from twofold.quality.rules import ROW_RULES, Rule
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from infra.errors import BadArgument, BadDeclaration, SchemaMismatch
-from infra.sql.names import SPARK
+from twofold.infra.errors import BadArgument, BadDeclaration, SchemaMismatch
+from twofold.infra.sql.names import SPARK
 
 if TYPE_CHECKING:
     from datetime import datetime

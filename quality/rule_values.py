@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadDeclaration
-from infra.spark.spark_literals import literal_of
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.spark.spark_literals import literal_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

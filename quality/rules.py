@@ -15,14 +15,14 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, ClassVar
 
-from infra.duration import parse_duration
-from infra.errors import BadDeclaration
-from infra.spark.spark_literals import literal_of
-from infra.sql.impure_functions import find_undecided
-from quality.portable_regex import portable
-from quality.rule import Expectation, first_line, kinds_with, spark_column
-from quality.rule import Rule as Rule
-from quality.rule_values import bound_of, column_name, comparable, domains_of, is_finite, spark_bound, utc
+from twofold.infra.duration import parse_duration
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.spark.spark_literals import literal_of
+from twofold.infra.sql.impure_functions import find_undecided
+from twofold.quality.portable_regex import portable
+from twofold.quality.rule import Expectation, first_line, kinds_with, spark_column
+from twofold.quality.rule import Rule as Rule
+from twofold.quality.rule_values import bound_of, column_name, comparable, domains_of, is_finite, spark_bound, utc
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from status.fold import Facts
-from status.health import FRESHNESS_S, fresh_within_s
-from tables.declare.analysis import whole_scopes
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.declare.topic import Topic
+from twofold.status.fold import Facts
+from twofold.status.health import FRESHNESS_S, fresh_within_s
+from twofold.tables.declare.analysis import whole_scopes
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from infra.delta.lake import Lake
-from infra.process.doctor import Finding
-from infra.settings import Settings
-from infra.webhooks.webhook_secrets import secrets_fault
-from status.observer import declared_progress
-from tables.declare.registry import Registry
-from tables.declare.sources.webhook_topic import webhook_topics
-from tables.refresh.acceptance import live_unproved, refused
+from twofold.infra.delta.lake import Lake
+from twofold.infra.process.doctor import Finding
+from twofold.infra.settings import Settings
+from twofold.infra.webhooks.webhook_secrets import secrets_fault
+from twofold.status.observer import declared_progress
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.sources.webhook_topic import webhook_topics
+from twofold.tables.refresh.acceptance import live_unproved, refused
 
 
 def declarations_finding(lake: Lake, registry: Registry) -> Finding:

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from batch.audit.topic_certificates import CERTIFICATES, CertifiedTopic, newest_certificates
-from batch.ledgers.audit_history import LastAudit, last_audits
-from batch.ledgers.run_ledgers import CORRECTIONS
-from batch.ledgers.run_result import RUNS
-from infra.delta.change_feed import changed_rows, is_old
-from infra.delta.datafusion_sql import select
-from infra.delta.file_statistics import bounds_of
-from infra.delta.lake import QUARANTINE, Lake
-from infra.delta.logged_commit import LoggedCommit
-from infra.errors import ChangesGone, ChangesUnread
-from infra.text.printable import plain, restored
-from status.parts.refused_records import COLUMNS, Refused, refused_in
-from status.parts.series import Growth, Point, oldest_folded, point_of
-from status.store import Head
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
-from tables.declare.registry import Registry
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import accepted_code
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.events.lateness import lateness_counts
+from twofold.batch.audit.topic_certificates import CERTIFICATES, CertifiedTopic, newest_certificates
+from twofold.batch.ledgers.audit_history import LastAudit, last_audits
+from twofold.batch.ledgers.run_ledgers import CORRECTIONS
+from twofold.batch.ledgers.run_result import RUNS
+from twofold.infra.delta.change_feed import changed_rows, is_old
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.file_statistics import bounds_of
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.delta.logged_commit import LoggedCommit
+from twofold.infra.errors import ChangesGone, ChangesUnread
+from twofold.infra.text.printable import plain, restored
+from twofold.status.parts.refused_records import COLUMNS, Refused, refused_in
+from twofold.status.parts.series import Growth, Point, oldest_folded, point_of
+from twofold.status.store import Head
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import accepted_code
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.events.lateness import lateness_counts
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

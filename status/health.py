@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from infra.chosen_domains import driver_name
-from infra.delta.trim import Limits
-from infra.settings import Settings
-from infra.text.printable import shown_duration
-from status.snapshot import QueryState, Snapshot, StreamHealth
-from tables.declare.registry import Registry
-from tables.declare.table import Table
+from twofold.infra.chosen_domains import driver_name
+from twofold.infra.delta.trim import Limits
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import shown_duration
+from twofold.status.snapshot import QueryState, Snapshot, StreamHealth
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
 
 BROKER = "broker"
 INGEST_QUERY = "ingest"

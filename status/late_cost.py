@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
-from batch.ledgers.run_ledgers import CORRECTIONS
-from infra.delta.datafusion_sql import select
-from infra.delta.lake import Lake
-from infra.instants import epoch_ms
-from infra.sql.names import DATAFUSION
-from tables.refresh.events.record_decoder import TIMESTAMP
+from twofold.batch.ledgers.run_ledgers import CORRECTIONS
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.lake import Lake
+from twofold.infra.instants import epoch_ms
+from twofold.infra.sql.names import DATAFUSION
+from twofold.tables.refresh.events.record_decoder import TIMESTAMP
 
 Size = Literal["missing", "extra", "over 10 %", "1 to 10 %", "under 1 %", "other"]
 SIZES: tuple[Size, ...] = ("missing", "extra", "over 10 %", "1 to 10 %", "under 1 %", "other")

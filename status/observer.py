@@ -10,33 +10,33 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from batch.ledgers.audit_history import LastAudit
-from infra.delta.lake import QUARANTINE, Lake
-from infra.errors import BrokerUnreachable, TwofoldError
-from infra.instants import epoch_ms, from_epoch_ms
-from infra.kafka.topic_admin import PartitionOffsets, offsets
-from infra.process import supervisor
-from infra.process.supervisor import ProcessState
-from infra.settings import Settings
-from infra.text.printable import restored
-from status.catalog import catalog_of
-from status.fold import Facts
-from status.health import found_needs, needs_of, stream_health
-from status.parts.captures import capture_states
-from status.parts.outputs import output_reports
-from status.parts.plain_text import plain_text_problems
-from status.parts.series import Growth, Point
-from status.parts.unloaded_dags import unloaded_dags
-from status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
-from status.store import Head, Store
-from streaming.ingest.broker_retention import Retention, retention
-from streaming.query.progress import Progress, read
-from streaming.watermarks import by_input, held_back_by
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.refresh.acceptance import live_unproved, refused
-from tables.refresh.events.ingested_offsets import ROWLESS
-from tables.refresh.events.lost_offsets import gaps
+from twofold.batch.ledgers.audit_history import LastAudit
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.errors import BrokerUnreachable, TwofoldError
+from twofold.infra.instants import epoch_ms, from_epoch_ms
+from twofold.infra.kafka.topic_admin import PartitionOffsets, offsets
+from twofold.infra.process import supervisor
+from twofold.infra.process.supervisor import ProcessState
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import restored
+from twofold.status.catalog import catalog_of
+from twofold.status.fold import Facts
+from twofold.status.health import found_needs, needs_of, stream_health
+from twofold.status.parts.captures import capture_states
+from twofold.status.parts.outputs import output_reports
+from twofold.status.parts.plain_text import plain_text_problems
+from twofold.status.parts.series import Growth, Point
+from twofold.status.parts.unloaded_dags import unloaded_dags
+from twofold.status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
+from twofold.status.store import Head, Store
+from twofold.streaming.ingest.broker_retention import Retention, retention
+from twofold.streaming.query.progress import Progress, read
+from twofold.streaming.watermarks import by_input, held_back_by
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import live_unproved, refused
+from twofold.tables.refresh.events.ingested_offsets import ROWLESS
+from twofold.tables.refresh.events.lost_offsets import gaps
 
 T = TypeVar("T")
 

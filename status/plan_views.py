@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from batch.plan.plan import Plan, Plans
-from batch.plan.plan_text import Section, heading, impact, sections
-from batch.plan.steps import progress
-from infra.errors import BadArgument
-from infra.settings import Settings
+from twofold.batch.plan.plan import Plan, Plans
+from twofold.batch.plan.plan_text import Section, heading, impact, sections
+from twofold.batch.plan.steps import progress
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import Settings
 
 MOST = 200
 

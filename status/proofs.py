@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from batch.ledgers.run_result import RUNS
-from infra.delta.datafusion_sql import select
-from infra.delta.lake import Lake
-from infra.instants import epoch_ms
-from infra.sql.names import DATAFUSION
-from tables.refresh.events.record_decoder import TIMESTAMP
+from twofold.batch.ledgers.run_result import RUNS
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.lake import Lake
+from twofold.infra.instants import epoch_ms
+from twofold.infra.sql.names import DATAFUSION
+from twofold.tables.refresh.events.record_decoder import TIMESTAMP
 
 OF_TABLES = ("audit", "repair")
 OF_TOPICS = {

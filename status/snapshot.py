@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
-from batch.audit.topic_certificates import CertifiedTopic
-from batch.ledgers.audit_history import LastAudit
-from infra.capture.debezium_connector import CaptureState
-from infra.process.supervisor import ProcessState
-from status.parts.outputs import OutputReport
-from status.parts.refused_records import Refused
-from tables.refresh.events.lost_offsets import Gap
+from twofold.batch.audit.topic_certificates import CertifiedTopic
+from twofold.batch.ledgers.audit_history import LastAudit
+from twofold.infra.capture.debezium_connector import CaptureState
+from twofold.infra.process.supervisor import ProcessState
+from twofold.status.parts.outputs import OutputReport
+from twofold.status.parts.refused_records import Refused
+from twofold.tables.refresh.events.lost_offsets import Gap
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from infra.settings import Settings
-from infra.text.printable import document
-from status.parts.series import SPANS, Growth, Point, Span, merged
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import document
+from twofold.status.parts.series import SPANS, Growth, Point, Span, merged
 
 FORMAT = 2
 """Of the file; one of another format is made again, since all of it can be read from the platform again."""

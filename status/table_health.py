@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.chosen_domains import driver_name
-from infra.text.printable import shown_duration
-from status.catalog import Entry
-from status.health import INGEST_QUERY, STALLED_S, WELL, is_slow
-from status.snapshot import QueryState, Snapshot, TableState, TopicState
+from twofold.infra.chosen_domains import driver_name
+from twofold.infra.text.printable import shown_duration
+from twofold.status.catalog import Entry
+from twofold.status.health import INGEST_QUERY, STALLED_S, WELL, is_slow
+from twofold.status.snapshot import QueryState, Snapshot, TableState, TopicState
 
 Word = Literal["failed", "degraded", "unknown", "healthy"]
 WORDS: tuple[Word, ...] = ("failed", "degraded", "unknown", "healthy")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from batch.ledgers.row_history import RowHistory, RowVersion
-from infra.text.printable import restored
+from twofold.batch.ledgers.row_history import RowHistory, RowVersion
+from twofold.infra.text.printable import restored
 
 STREAM = "stream"
 

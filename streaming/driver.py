@@ -13,33 +13,33 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.errors import ProcessFailed, TwofoldError
-from infra.kafka.topic_admin import ensure_topics
-from infra.process.file_locks import exclusive
-from infra.process.kept_running import KeptRunning, Running, stop_on_signal
-from infra.process.polling_thread import PollingThread
-from infra.spark.spark_client import failing_alone
-from infra.spark.spark_session import jvm_exit_code
-from streaming.ingest.ingest_query import Ingest
-from streaming.maintain.backlog import Backlog
-from streaming.maintain.change_driven import ChangeDrivenStream
-from streaming.maintain.refresh_pace import Pace
-from streaming.maintain.refresh_turns import Turns
-from streaming.maintain.stateful_query import Maintain
-from streaming.query.progress import last_of, note_error
-from streaming.query.scheduler_pool import use_pool
-from streaming.query.step_shares import Shares
-from tables.declare.analysis import require_no_mistake
-from tables.declare.personal import personal_columns
-from tables.declare.registry import load
-from tables.declare.table import Table
-from tables.refresh.acceptance import is_accepted, require_proved
-from tables.refresh.events.sealed_topics import end_due_keys
-from tables.refresh.events.topic_specs import specs
-from tables.refresh.open_platform import Platform, ensure_table, opened
+from twofold.infra.errors import ProcessFailed, TwofoldError
+from twofold.infra.kafka.topic_admin import ensure_topics
+from twofold.infra.process.file_locks import exclusive
+from twofold.infra.process.kept_running import KeptRunning, Running, stop_on_signal
+from twofold.infra.process.polling_thread import PollingThread
+from twofold.infra.spark.spark_client import failing_alone
+from twofold.infra.spark.spark_session import jvm_exit_code
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.streaming.maintain.backlog import Backlog
+from twofold.streaming.maintain.change_driven import ChangeDrivenStream
+from twofold.streaming.maintain.refresh_pace import Pace
+from twofold.streaming.maintain.refresh_turns import Turns
+from twofold.streaming.maintain.stateful_query import Maintain
+from twofold.streaming.query.progress import last_of, note_error
+from twofold.streaming.query.scheduler_pool import use_pool
+from twofold.streaming.query.step_shares import Shares
+from twofold.tables.declare.analysis import require_no_mistake
+from twofold.tables.declare.personal import personal_columns
+from twofold.tables.declare.registry import load
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import is_accepted, require_proved
+from twofold.tables.refresh.events.sealed_topics import end_due_keys
+from twofold.tables.refresh.events.topic_specs import specs
+from twofold.tables.refresh.open_platform import Platform, ensure_table, opened
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 _RAISED = re.compile(r"(Caused by: )?[\w.]+(Error|Exception)\b.*: ")
 _POLL_S = 0.5

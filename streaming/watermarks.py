@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from tables.declare.table import Table
-from tables.declare.topic import Topic
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
-    from tables.declare.registry import Registry
+    from twofold.tables.declare.registry import Registry
 
 
 def by_input(newest_ms: Callable[[Topic], int | None], registry: Registry, table: Table) -> dict[str, int | None]:

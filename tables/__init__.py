@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quality.rules import between, expression, fresh_within, matches, not_null, one_of, unique
-from tables.declare.functions.bloom_filters import may_hold, members, members_of_all
-from tables.declare.functions.captured_rows import history, latest_rows, latest_values
-from tables.declare.functions.event_patterns import RECORD, Event, Match, find_matches, times_then
-from tables.declare.functions.stored_searches import search_matches, search_terms
-from tables.declare.outputs.postgres_output import to_postgres
-from tables.declare.outputs.search_output import to_search
-from tables.declare.outputs.topic_output import to_topic
-from tables.declare.outputs.webhook_output import to_webhook
-from tables.declare.personal import domain_of, person, personal, start_of, token_of, year_group
-from tables.declare.record_fields import field, header, key
-from tables.declare.sources.captured_topic import changes_of, outbox_of
-from tables.declare.sources.webhook_topic import from_webhook
-from tables.declare.spark_names import SparkName, sql
-from tables.declare.table import table
-from tables.declare.topic import DeviceClock, Topic
+from twofold.quality.rules import between, expression, fresh_within, matches, not_null, one_of, unique
+from twofold.tables.declare.functions.bloom_filters import may_hold, members, members_of_all
+from twofold.tables.declare.functions.captured_rows import history, latest_rows, latest_values
+from twofold.tables.declare.functions.event_patterns import RECORD, Event, Match, find_matches, times_then
+from twofold.tables.declare.functions.stored_searches import search_matches, search_terms
+from twofold.tables.declare.outputs.postgres_output import to_postgres
+from twofold.tables.declare.outputs.search_output import to_search
+from twofold.tables.declare.outputs.topic_output import to_topic
+from twofold.tables.declare.outputs.webhook_output import to_webhook
+from twofold.tables.declare.personal import domain_of, person, personal, start_of, token_of, year_group
+from twofold.tables.declare.record_fields import field, header, key
+from twofold.tables.declare.sources.captured_topic import changes_of, outbox_of
+from twofold.tables.declare.sources.webhook_topic import from_webhook
+from twofold.tables.declare.spark_names import SparkName, sql
+from twofold.tables.declare.table import table
+from twofold.tables.declare.topic import DeviceClock, Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Window

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from infra.delta.lake import Lake
-from infra.settings import ROOT, Settings
-from infra.spark.spark_session import class_options
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark.spark_session import class_options
 from tests.late_reading import late_reading
 from tests.servers import airflow_alone, broker, log, postgres, spark_server
 
@@ -52,7 +52,7 @@ def pytest_sessionfinish() -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The platform's own session, with one core and one shuffle partition."""
-    from infra.spark.spark_session import session
+    from twofold.infra.spark.spark_session import session
 
     home = ROOT / ".twofold" / f"test-{os.getpid()}"
     # A session of a thousand tests fills 1,500m, and then collects its garbage more and more often.

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from infra.settings import Settings
-from infra.spark.spark_client import connect
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_client import connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

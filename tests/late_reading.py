@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.instants import Interval, epoch_ms
-from infra.settings import Settings
-from tables.refresh.open_platform import Platform
+from twofold.infra.instants import Interval, epoch_ms
+from twofold.infra.settings import Settings
+from twofold.tables.refresh.open_platform import Platform
 from tests.plant import hour, plant, reading
 from tests.worlds import World
 

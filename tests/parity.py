@@ -11,21 +11,21 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadArgument
-from tables.declare.analysis import empty_input
-from tables.declare.registry import Registry, load
-from tables.declare.table import Draft, Table
-from tables.declare.topic import Topic
-from tables.refresh.derived_rows import derive, one_of_each_key
+from twofold.infra.errors import BadArgument
+from twofold.tables.declare.analysis import empty_input
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.table import Draft, Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.derived_rows import derive, one_of_each_key
 from tests.records import records_of
 from tests.worlds import World
-from traffic.fault_injection import FaultInjection
+from twofold.traffic.fault_injection import FaultInjection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 Row = Mapping[str, Any]
 PARTS = 8
@@ -124,7 +124,7 @@ def _parts(world: World, records: Mapping[str, Sequence[bytes]] | None) -> list[
     topics = {topic.full_name: topic for topic in world.registry.domain_topics(world.domain)}
     parts: list[dict[str, list[bytes]]] = [{} for _ in range(PARTS)]
     if records is None and world.domain == "flights":
-        from traffic.producer import messages
+        from twofold.traffic.producer import messages
 
         sent = list(messages("flights", date(2013, 1, 1), date(2013, 1, 3), topics, FaultInjection(hours_share=0.05)))
         for number, message in enumerate(sent):

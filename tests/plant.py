@@ -6,12 +6,12 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tables.declare.registry import Registry, load
+from twofold.tables.declare.registry import Registry, load
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 
 HOURS_FILE = '''\
 """The sum of each sensor's readings by hour."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(
@@ -38,7 +38,7 @@ WIDER_HOURS = edited(
 DOUBLED_HOURS = edited(HOURS, 'F.sum("value")', '(F.sum("value") * 2)')
 DAYS_FILE = '''\
 """The sum of each sensor's hours."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(primary_key=["sensor"], recompute_by=["sensor"])

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from infra.encodings.column_types import FieldType
-from quality.rules import Between, Matches, OneOf
-from tables.declare.topic import Topic
+from twofold.infra.encodings.column_types import FieldType
+from twofold.quality.rules import Between, Matches, OneOf
+from twofold.tables.declare.topic import Topic
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 NAMES = ("a", "b", "c", "d", "e")

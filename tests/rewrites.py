@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from batch.ledgers.run_result import Cause, RunResult
-from batch.offset_selection import OffsetSelection
-from batch.plan.planning import Rewrite
-from batch.plan.publisher import rewrite_now
-from batch.rewrite import redrive as redriving
-from batch.rewrite import rollback as taking_back
-from batch.rewrite.backfill import recompute
-from batch.rewrite.promotion import Promotion
-from batch.rewrite.replay import decode
-from infra.instants import Interval
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.open_platform import Platform
+from twofold.batch.ledgers.run_result import Cause, RunResult
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.batch.plan.planning import Rewrite
+from twofold.batch.plan.publisher import rewrite_now
+from twofold.batch.rewrite import redrive as redriving
+from twofold.batch.rewrite import rollback as taking_back
+from twofold.batch.rewrite.backfill import recompute
+from twofold.batch.rewrite.promotion import Promotion
+from twofold.batch.rewrite.replay import decode
+from twofold.infra.instants import Interval
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.open_platform import Platform
 
 ALL = OffsetSelection()
 

@@ -12,15 +12,15 @@ from itertools import count
 
 import pytest
 
-from infra.airflow import airflow_api, airflow_processes
-from infra.kafka import broker as kafka
-from infra.kafka import topic_admin
-from infra.process import supervisor
-from infra.process.ports import HOST
-from infra.settings import ROOT, Settings
-from infra.spark import connect_server
-from tables.declare.registry import load
-from tables.refresh.events.topic_specs import specs
+from twofold.infra.airflow import airflow_api, airflow_processes
+from twofold.infra.kafka import broker as kafka
+from twofold.infra.kafka import topic_admin
+from twofold.infra.process import supervisor
+from twofold.infra.process.ports import HOST
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark import connect_server
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.events.topic_specs import specs
 from tests.dags.waiting_dags import hourly_and_daily_report
 from tests.infra.conftest import free_port
 from tests.support import postgres as own_postgres
@@ -119,7 +119,7 @@ from airflow.sdk import Param, dag, task
 def greet():
     @task
     def say(params):
-        from infra.settings import Settings
+        from twofold.infra.settings import Settings
         print("hello", params["name"], "from", Settings.from_environment().home)
     say()
 
@@ -149,9 +149,9 @@ STANDING_IN = """
 # Each table has a task in most runs, and each task is a process: a few tables do.
 import sys
 from datetime import timedelta
-from dags.operators import command_operator as command
-from dags.table_dags import make_dags
-from tables.declare.registry import Registry, load
+from twofold.dags.operators import command_operator as command
+from twofold.dags.table_dags import make_dags
+from twofold.tables.declare.registry import Registry, load
 
 command.PROGRAM = (sys.executable, "-m", "tests.platform.airflow.fake_commands")
 declared = load()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from quality.rules import between, matches, one_of
-from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
+from twofold.quality.rules import between, matches, one_of
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from tests.mutations.test_mutations import repetitions_that_count
 from tests.parity import assert_parity
 from tests.records import records_of
@@ -17,7 +17,7 @@ from tests.tables.declared import a_topic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 
 def test_records_of_every_type_fit_and_only_broken_ones_are_refused() -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-import tables
-from cli.__main__ import app
-from infra.settings import ROOT
-from tables.declare.declaration_files import OWN
+from twofold import tables
+from twofold.cli.__main__ import app
+from twofold.infra.settings import ROOT
+from twofold.tables.declare.declaration_files import OWN
 
 ROOMS = [path.parent for path in sorted(ROOT.glob("*/__init__.py"))]
 MODULES = [
@@ -141,7 +141,7 @@ def test_outside_of_their_own_room_tests_import_only_commands_from_cli() -> None
         for path in MODULES
         if path.parts[0] == "tests"
         and path.parts[1] != "cli"
-        and (modules := {m for m in _own_imports(path) if m.startswith("cli") and m != "cli.__main__"})
+        and (modules := {m for m in _own_imports(path) if m.startswith("cli") and m != "twofold.cli.__main__"})
     }
     assert found == {}
 

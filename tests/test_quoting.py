@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.settings import ROOT
+from twofold.infra.settings import ROOT
 from tests.test_rooms import MAY_IMPORT, files_of, imports_of
 
 QUOTING = "infra/sql/"

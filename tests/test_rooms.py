@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import ROOT
-from tables.declare.declaration_files import OWN
+from twofold.infra.settings import ROOT
+from twofold.tables.declare.declaration_files import OWN
 
 MAY_IMPORT = {
     "infra": set(),
@@ -135,7 +135,7 @@ def test_a_folder_imports_only_the_folders_before_it() -> None:
     upwards = [
         f"{'.'.join(path.relative_to(ROOT).parts)}:{line}: {target}"
         for name, path in modules.items()
-        if name != "cli.__main__"
+        if name != "twofold.cli.__main__"
         for target, line in _targets(path.read_text("utf-8"), modules)
         if (other := _folder(modules[target])) != (own := _folder(path)) and RANK[other] >= RANK[own]
     ]
@@ -151,7 +151,7 @@ def test_no_module_imports_itself_through_others() -> None:
     }
     assert list(TopologicalSorter(imported).static_order())
     with pytest.raises(CycleError):
-        TopologicalSorter({**imported, "infra.errors": {"cli.author"}}).prepare()
+        TopologicalSorter({**imported, "twofold.infra.errors": {"twofold.cli.author"}}).prepare()
 
 
 def test_every_folder_has_a_place_in_the_order() -> None:
@@ -185,7 +185,7 @@ def _targets(source: str, modules: Mapping[str, Path]) -> Iterator[tuple[str, in
 def test_streaming_and_batch_know_nothing_of_each_other() -> None:
     assert "batch" not in MAY_IMPORT["streaming"]
     assert "streaming" not in MAY_IMPORT["batch"]
-    assert trespasses("batch", "def run():\n    from streaming.query.progress import read\n") == [
+    assert trespasses("batch", "def run():\n    from twofold.streaming.query.progress import read\n") == [
         "line 2: streaming.query.progress"
     ]
 
@@ -205,7 +205,7 @@ def test_only_plugins_of_airflow_show_the_page() -> None:
 
 
 def test_an_import_for_types_alone_and_a_relative_one_count() -> None:
-    source = "if TYPE_CHECKING:\n    import batch.rewrite.replay\nfrom . import rules\n"
+    source = "if TYPE_CHECKING:\n    import twofold.batch.rewrite.replay\nfrom . import rules\n"
     assert trespasses("quality", source) == ["line 3: .", "line 2: batch.rewrite.replay"]
 
 

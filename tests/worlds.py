@@ -15,29 +15,29 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from batch.ledgers.run_result import RunResult
-from batch.offset_selection import OffsetSelection
-from batch.reconcile import Reconcile
-from infra.delta.lake import Lake
-from infra.kafka.record_columns import HEADERS_TYPE
-from infra.kafka.record_columns import schema as raw_schema
-from infra.offset_ranges import Ranges
-from streaming.driver import table_query
-from streaming.ingest.topic_writer import TopicWriter
-from tables.declare.code_fingerprint import fingerprint
-from tables.declare.registry import Registry, load
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.events.record_decoder import Decoder, raw_columns
-from tables.refresh.open_platform import Platform, ensure_domain
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.batch.reconcile import Reconcile
+from twofold.infra.delta.lake import Lake
+from twofold.infra.kafka.record_columns import HEADERS_TYPE
+from twofold.infra.kafka.record_columns import schema as raw_schema
+from twofold.infra.offset_ranges import Ranges
+from twofold.streaming.driver import table_query
+from twofold.streaming.ingest.topic_writer import TopicWriter
+from twofold.tables.declare.code_fingerprint import fingerprint
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.events.record_decoder import Decoder, raw_columns
+from twofold.tables.refresh.open_platform import Platform, ensure_domain
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from infra.settings import Settings
-    from traffic.fault_injection import Message
+    from twofold.infra.settings import Settings
+    from twofold.traffic.fault_injection import Message
 
 _empty_lakes: dict[str, Path] = {}
 

@@ -16,8 +16,8 @@ from zlib import crc32
 
 import msgspec
 
-from infra.errors import BadArgument
-from infra.settings import Settings
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,17 +18,17 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
-from infra.errors import BadArgument, BrokerUnreachable
-from infra.kafka import topic_admin as broker_topics
-from infra.kafka.record_producer import FAREWELL_S, producing
-from infra.settings import Settings
-from tables.declare import registry
-from tables.declare.topic import Topic
-from tables.refresh.events.record_sealer import sealing
-from traffic.ack_journal import AckJournal, Row, checksum
-from traffic.fault_injection import FaultInjection, Message
-from traffic.shop_database import Transaction
-from traffic.sources import DATABASES, require_days, source_of
+from twofold.infra.errors import BadArgument, BrokerUnreachable
+from twofold.infra.kafka import topic_admin as broker_topics
+from twofold.infra.kafka.record_producer import FAREWELL_S, producing
+from twofold.infra.settings import Settings
+from twofold.tables.declare import registry
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_sealer import sealing
+from twofold.traffic.ack_journal import AckJournal, Row, checksum
+from twofold.traffic.fault_injection import FaultInjection, Message
+from twofold.traffic.shop_database import Transaction
+from twofold.traffic.sources import DATABASES, require_days, source_of
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from infra.errors import SchemaMismatch
-from infra.sql.names import DUCKDB
+from twofold.infra.errors import SchemaMismatch
+from twofold.infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     import pyarrow as pa

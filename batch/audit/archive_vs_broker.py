@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from batch.audit.mismatches import Mismatch, find_mismatches
-from batch.audit.missing_offsets import note_transactions
-from batch.log_reader import Log
-from infra.offset_ranges import Ranges, Spans, size, spans, subtract, within
-from tables.declare.topic import Topic
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.events.lost_offsets import gaps, places
-from tables.refresh.open_platform import Platform
+from twofold.batch.audit.mismatches import Mismatch, find_mismatches
+from twofold.batch.audit.missing_offsets import note_transactions
+from twofold.batch.log_reader import Log
+from twofold.infra.offset_ranges import Ranges, Spans, size, spans, subtract, within
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.events.lost_offsets import gaps, places
+from twofold.tables.refresh.open_platform import Platform
 
 Place = tuple[int, int, int]
 """A partition, and the offsets `[start, end)` of it."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from batch.audit.hash_buckets import Turn
-from infra.delta.lake import Lake
-from infra.errors import TwofoldError
-from outputs.copy_comparison import compare_copy
-from outputs.targets.open_target import open_target
-from tables.declare.outputs.output import Output
-from tables.declare.table import Table
+from twofold.batch.audit.hash_buckets import Turn
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import TwofoldError
+from twofold.outputs.copy_comparison import compare_copy
+from twofold.outputs.targets.open_target import open_target
+from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)

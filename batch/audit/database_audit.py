@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from batch.audit.hash_buckets import Turn
-from batch.capture.snapshot_deletions import PLACE
-from infra.capture.captured_table import Capture
-from infra.capture.catalog_changes import SIZE
-from infra.capture.debezium_decoder import EPOCH
-from infra.capture.log_marks import WRITE_MARK
-from infra.capture.table_catalog import CatalogColumn, columns_of
-from infra.duckdb_session import query
-from infra.errors import CaptureFailed
-from infra.postgres.database_connection import connected
-from infra.sql.names import DUCKDB, POSTGRES
-from tables.declare.personal import personal_columns
+from twofold.batch.audit.hash_buckets import Turn
+from twofold.batch.capture.snapshot_deletions import PLACE
+from twofold.infra.capture.captured_table import Capture
+from twofold.infra.capture.catalog_changes import SIZE
+from twofold.infra.capture.debezium_decoder import EPOCH
+from twofold.infra.capture.log_marks import WRITE_MARK
+from twofold.infra.capture.table_catalog import CatalogColumn, columns_of
+from twofold.infra.duckdb_session import query
+from twofold.infra.errors import CaptureFailed
+from twofold.infra.postgres.database_connection import connected
+from twofold.infra.sql.names import DUCKDB, POSTGRES
+from twofold.tables.declare.personal import personal_columns
 
 if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
-    from infra.delta.lake import Lake
-    from tables.declare.topic import Topic
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.topic import Topic
 
 BUCKETS = 4096
 EXAMPLES = 5

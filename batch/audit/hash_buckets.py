@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infra.instants import DAY_MS
-from infra.rows.rows import cast_like, without_maps
-from infra.sql.names import SPARK
-from tables.declare.table import Table
-from tables.refresh.json_values import EXACT_JSON
-from tables.refresh.row_diff import matching
+from twofold.infra.instants import DAY_MS
+from twofold.infra.rows.rows import cast_like, without_maps
+from twofold.infra.sql.names import SPARK
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.json_values import EXACT_JSON
+from twofold.tables.refresh.row_diff import matching
 
 if TYPE_CHECKING:
     import pyarrow as pa

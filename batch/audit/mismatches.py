@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batch.audit import topic_certificates
-from batch.audit.hash_buckets import compare_groups
-from infra.kafka.record_columns import RECORD
+from twofold.batch.audit import topic_certificates
+from twofold.batch.audit.hash_buckets import compare_groups
+from twofold.infra.kafka.record_columns import RECORD
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

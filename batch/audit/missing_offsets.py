@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from batch.audit.completeness import missing
-from batch.log_reader import Log
-from infra.delta.lake import Lake
-from infra.errors import BrokerUnreachable, LogGap, NotArchived
-from infra.offset_ranges import Range, Ranges, Spans, subtract, within
-from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
-from tables.declare.topic import Topic
-from tables.refresh.events import lost_offsets
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.events.lost_offsets import Gap
-from tables.refresh.events.topic_specs import TOMBSTONES_MS
-from tables.refresh.events.transaction_offsets import record
-from tables.refresh.open_platform import Platform
+from twofold.batch.audit.completeness import missing
+from twofold.batch.log_reader import Log
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BrokerUnreachable, LogGap, NotArchived
+from twofold.infra.offset_ranges import Range, Ranges, Spans, subtract, within
+from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events import lost_offsets
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.events.lost_offsets import Gap
+from twofold.tables.refresh.events.topic_specs import TOMBSTONES_MS
+from twofold.tables.refresh.events.transaction_offsets import record
+from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,41 +11,41 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from batch.audit.completeness import Coverage, coverage
-from batch.audit.copy_audit import AuditedCopy, audit_copies
-from batch.audit.database_audit import ComparedTable, compare_with_database
-from batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn, unfound
-from batch.audit.missing_offsets import explain_missing
-from batch.audit.topic_audit import TopicReport, compare_with_log
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import Audited, run_name
-from batch.log_reader import Log
-from batch.offset_selection import OffsetSelection
-from batch.pinned_versions import Pinned
-from batch.unexplained import name_rows
-from infra.capture.captured_table import Capture, again
-from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
-from infra.instants import DAY_MS, Interval, epoch_ms
-from infra.process.file_locks import is_held
-from infra.rows.rows import here
-from infra.rows.sizes import COMMITTED, most_rows
-from infra.spark.spark_client import failing_alone
-from tables.declare.code_fingerprint import fingerprint
-from tables.declare.registry import load
-from tables.declare.sources.captured_topic import captures
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import require_one_definition
-from tables.refresh.events.lost_offsets import gaps
-from tables.refresh.open_platform import Platform, opened
-from tables.refresh.row_diff import differences_of
-from tables.refresh.scope import Scope, everything
-from tables.refresh.target import Target
+from twofold.batch.audit.completeness import Coverage, coverage
+from twofold.batch.audit.copy_audit import AuditedCopy, audit_copies
+from twofold.batch.audit.database_audit import ComparedTable, compare_with_database
+from twofold.batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn, unfound
+from twofold.batch.audit.missing_offsets import explain_missing
+from twofold.batch.audit.topic_audit import TopicReport, compare_with_log
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import Audited, run_name
+from twofold.batch.log_reader import Log
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.batch.pinned_versions import Pinned
+from twofold.batch.unexplained import name_rows
+from twofold.infra.capture.captured_table import Capture, again
+from twofold.infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
+from twofold.infra.instants import DAY_MS, Interval, epoch_ms
+from twofold.infra.process.file_locks import is_held
+from twofold.infra.rows.rows import here
+from twofold.infra.rows.sizes import COMMITTED, most_rows
+from twofold.infra.spark.spark_client import failing_alone
+from twofold.tables.declare.code_fingerprint import fingerprint
+from twofold.tables.declare.registry import load
+from twofold.tables.declare.sources.captured_topic import captures
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import require_one_definition
+from twofold.tables.refresh.events.lost_offsets import gaps
+from twofold.tables.refresh.open_platform import Platform, opened
+from twofold.tables.refresh.row_diff import differences_of
+from twofold.tables.refresh.scope import Scope, everything
+from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
-    from infra.delta.lake import Lake
-    from infra.kafka.topic_admin import PartitionOffsets
-    from infra.settings import Settings
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.kafka.topic_admin import PartitionOffsets
+    from twofold.infra.settings import Settings
 
 _LOOKS = 3
 _PAUSE_S = 3.0
@@ -332,7 +332,7 @@ def _audit_topic(platform: Platform, topic: Topic, bounds: Mapping[int, Partitio
 
 
 def _on_broker(settings: Settings, topics: Sequence[str]) -> dict[str, dict[int, PartitionOffsets]] | None:
-    from infra.kafka.topic_admin import offsets
+    from twofold.infra.kafka.topic_admin import offsets
 
     try:
         return offsets(settings, topics)

@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from batch.audit.archive_vs_broker import LogCopies, Place, compare_archive_and_broker, format_place, format_places
-from batch.audit.missing_offsets import missing_offsets
-from batch.audit.topic_certificates import Block, blocks_of, differing, read_certificate, write_certificate
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import run_name
-from batch.log_reader import Log
-from batch.offset_selection import OffsetSelection
-from infra.delta.lake import QUARANTINE
-from infra.errors import BadArgument, UnexplainedDifference
-from infra.offset_ranges import Ranges, condition
-from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import accepted, decode_frame, rejected
-from tables.refresh.open_platform import Platform
+from twofold.batch.audit.archive_vs_broker import LogCopies, Place, compare_archive_and_broker, format_place, format_places
+from twofold.batch.audit.missing_offsets import missing_offsets
+from twofold.batch.audit.topic_certificates import Block, blocks_of, differing, read_certificate, write_certificate
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import run_name
+from twofold.batch.log_reader import Log
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.infra.delta.lake import QUARANTINE
+from twofold.infra.errors import BadArgument, UnexplainedDifference
+from twofold.infra.offset_ranges import Ranges, condition
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import accepted, decode_frame, rejected
+from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from batch.audit.hash_buckets import HASH, row_hash, totals
-from infra.delta.compaction import compact_without_history
-from infra.delta.datafusion_sql import select
-from infra.delta.delta_writer import Writer
-from infra.delta.lake import Lake
-from infra.instants import epoch_ms
-from infra.sql.names import DATAFUSION
-from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.declare.personal import compared_bytes
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import TIMESTAMP
+from twofold.batch.audit.hash_buckets import HASH, row_hash, totals
+from twofold.infra.delta.compaction import compact_without_history
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.instants import epoch_ms
+from twofold.infra.sql.names import DATAFUSION
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
+from twofold.tables.declare.personal import compared_bytes
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import TIMESTAMP
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -8,19 +8,19 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from batch.capture.lost_changes import changes_fault
-from batch.capture.snapshot_deletions import deletions
-from infra.capture.captured_table import MARK, Capture
-from infra.delta.lake import Lake
-from infra.duckdb_session import query
-from infra.errors import BadArgument, CaptureFailed
-from infra.sql.names import DATAFUSION
-from tables.declare.metadata_columns import OFFSET
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.rewound import next_versions
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.batch.capture.lost_changes import changes_fault
+from twofold.batch.capture.snapshot_deletions import deletions
+from twofold.infra.capture.captured_table import MARK, Capture
+from twofold.infra.delta.lake import Lake
+from twofold.infra.duckdb_session import query
+from twofold.infra.errors import BadArgument, CaptureFailed
+from twofold.infra.sql.names import DATAFUSION
+from twofold.tables.declare.metadata_columns import OFFSET
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.rewound import next_versions
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 _NEWEST = """
     SELECT cdc_snapshot AS snapshot, coalesce(max(cdc_commit_lsn) FILTER (cdc_lsn = 0), 0) AS since

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from infra.capture.debezium_decoder import snapshot_of
-from infra.delta.lake import QUARANTINE, Lake
-from infra.duckdb_session import query
-from tables.declare.metadata_columns import OFFSET
+from twofold.infra.capture.debezium_decoder import snapshot_of
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.duckdb_session import query
+from twofold.tables.declare.metadata_columns import OFFSET
 
 _NEWEST = f"""
     SELECT

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from batch.capture.snapshot_deletions import deletions, newest_snapshot
-from infra.capture import debezium_connector
-from infra.capture.captured_table import INTAKE, Capture, again
-from infra.errors import BrokerUnreachable, CaptureFailed, ProcessFailed
-from infra.kafka import topic_admin
-from infra.kafka.record_producer import producing
-from infra.kafka.topic_admin import PartitionOffsets
-from tables.declare.sources.captured_topic import is_relayed
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.batch.capture.snapshot_deletions import deletions, newest_snapshot
+from twofold.infra.capture import debezium_connector
+from twofold.infra.capture.captured_table import INTAKE, Capture, again
+from twofold.infra.errors import BrokerUnreachable, CaptureFailed, ProcessFailed
+from twofold.infra.kafka import topic_admin
+from twofold.infra.kafka.record_producer import producing
+from twofold.infra.kafka.topic_admin import PartitionOffsets
+from twofold.tables.declare.sources.captured_topic import is_relayed
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 
 if TYPE_CHECKING:
-    from infra.delta.lake import Lake
-    from infra.settings import Settings
-    from tables.declare.topic import Topic
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.settings import Settings
+    from twofold.tables.declare.topic import Topic
 
 STALLED_S = 120.0
 OUTAGE_S = 120

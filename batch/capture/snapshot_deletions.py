@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from batch.capture.lost_changes import refused_changes
-from infra.capture.captured_table import Capture
-from infra.capture.debezium_decoder import EPOCH, EPOCH_DAY, DebeziumParser, names_no_row
-from infra.delta.lake import QUARANTINE
-from infra.duckdb_session import query
-from infra.errors import CaptureFailed
-from infra.sql.names import DUCKDB
+from twofold.batch.capture.lost_changes import refused_changes
+from twofold.infra.capture.captured_table import Capture
+from twofold.infra.capture.debezium_decoder import EPOCH, EPOCH_DAY, DebeziumParser, names_no_row
+from twofold.infra.delta.lake import QUARANTINE
+from twofold.infra.duckdb_session import query
+from twofold.infra.errors import CaptureFailed
+from twofold.infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from infra.delta.lake import Lake
-    from tables.declare.topic import Topic
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.topic import Topic
 
 PLACE = "cdc_snapshot, cdc_lsn > 0, cdc_commit_lsn, cdc_lsn, cdc_op != 'delete'"
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from batch.ledgers.run_result import RUNS
-from infra.delta.datafusion_sql import select
-from infra.delta.lake import Lake
+from twofold.batch.ledgers.run_result import RUNS
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.lake import Lake
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

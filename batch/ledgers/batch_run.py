@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from batch.ledgers.causes import CausingRecord
-from batch.ledgers.reconcile_position import ReconcilePosition
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import Cause, RunResult, run_name
-from infra.delta.delta_writer import Written
-from infra.delta.lake import Lake
-from tables.declare.code_fingerprint import fingerprint
-from tables.declare.table import Table
+from twofold.batch.ledgers.causes import CausingRecord
+from twofold.batch.ledgers.reconcile_position import ReconcilePosition
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import Cause, RunResult, run_name
+from twofold.infra.delta.delta_writer import Written
+from twofold.infra.delta.lake import Lake
+from twofold.tables.declare.code_fingerprint import fingerprint
+from twofold.tables.declare.table import Table
 
 _log = logging.getLogger("twofold.run")
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from infra.instants import epoch_ms
-from tables.declare.table import Table
-from tables.refresh.json_values import to_plain_json
+from twofold.infra.instants import epoch_ms
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.json_values import to_plain_json
 
 RECORD = pa.struct(
     [("source", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("late_by_ms", pa.int64())]

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import RunResult
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from infra.sql.names import DUCKDB
-from tables.declare.registry import load
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.infra.sql.names import DUCKDB
+from twofold.tables.declare.registry import load
 
 MOST_ROWS = 5
 

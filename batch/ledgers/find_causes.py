@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from batch.ledgers.causes import CausingRecord
-from infra.instants import Interval, epoch_ms
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.json_values import to_plain_json
-from tables.refresh.scope_expressions import scope_values_in
+from twofold.batch.ledgers.causes import CausingRecord
+from twofold.infra.instants import Interval, epoch_ms
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.json_values import to_plain_json
+from twofold.tables.refresh.scope_expressions import scope_values_in
 
 _AT_ONCE = 10_000  # rows that are objects at the same time
 

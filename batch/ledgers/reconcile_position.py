@@ -9,10 +9,10 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from infra.delta.lake import Lake
-from infra.instants import Interval
-from tables.refresh.json_values import to_plain_json
-from tables.refresh.scope import Scope
+from twofold.infra.delta.lake import Lake
+from twofold.infra.instants import Interval
+from twofold.tables.refresh.json_values import to_plain_json
+from twofold.tables.refresh.scope import Scope
 
 POSITIONS = "ledger.positions"
 """One row per table, replaced by each reconcile that had work; see `ReconcilePosition`."""

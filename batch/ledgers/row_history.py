@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from batch.ledgers.causes import is_held
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import started_at
-from infra.delta.change_feed import naming_what_is_gone, side_of
-from infra.delta.lake import Lake
-from infra.delta.logged_commit import LoggedCommit
-from infra.duckdb_session import query
-from infra.instants import EPOCH, from_epoch_ms
-from infra.settings import ROOT
-from infra.sql.names import DUCKDB
-from tables.declare.code_fingerprint import fingerprint
-from tables.declare.table import Table
-from tables.refresh.json_values import to_plain_json
+from twofold.batch.ledgers.causes import is_held
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import started_at
+from twofold.infra.delta.change_feed import naming_what_is_gone, side_of
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.logged_commit import LoggedCommit
+from twofold.infra.duckdb_session import query
+from twofold.infra.instants import EPOCH, from_epoch_ms
+from twofold.infra.settings import ROOT
+from twofold.infra.sql.names import DUCKDB
+from twofold.tables.declare.code_fingerprint import fingerprint
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:
-    from infra.archive.read_plan import Archive
+    from twofold.infra.archive.read_plan import Archive
 
 
 @dataclass(frozen=True, kw_only=True)

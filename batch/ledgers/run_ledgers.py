@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from batch.ledgers.causes import RECORD, Causes, CausingRecord, Changed, ChangedRows, span_of
-from batch.ledgers.reconcile_position import COLUMNS, POSITIONS, ReconcilePosition, reconcile_positions
-from batch.ledgers.run_result import RUNS, Audited, RunResult, TopicCheck, run_name, started_at
-from infra.delta.change_feed import naming_what_is_gone, side_of
-from infra.delta.compaction import compact_without_history
-from infra.delta.datafusion_sql import select
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.delta.logged_commit import LoggedCommit
-from infra.errors import ChangesGone
-from infra.instants import epoch_ms
-from infra.sql.names import DATAFUSION
-from tables.declare.table import Table
-from tables.refresh.events.record_decoder import TIMESTAMP
-from tables.refresh.json_values import to_json, to_plain_json
+from twofold.batch.ledgers.causes import RECORD, Causes, CausingRecord, Changed, ChangedRows, span_of
+from twofold.batch.ledgers.reconcile_position import COLUMNS, POSITIONS, ReconcilePosition, reconcile_positions
+from twofold.batch.ledgers.run_result import RUNS, Audited, RunResult, TopicCheck, run_name, started_at
+from twofold.infra.delta.change_feed import naming_what_is_gone, side_of
+from twofold.infra.delta.compaction import compact_without_history
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.logged_commit import LoggedCommit
+from twofold.infra.errors import ChangesGone
+from twofold.infra.instants import epoch_ms
+from twofold.infra.sql.names import DATAFUSION
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.events.record_decoder import TIMESTAMP
+from twofold.tables.refresh.json_values import to_json, to_plain_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

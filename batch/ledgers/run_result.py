@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from infra.delta.delta_writer import Written
-    from tables.refresh.row_diff import Difference
+    from twofold.infra.delta.delta_writer import Written
+    from twofold.tables.refresh.row_diff import Difference
 
 RUNS = "ledger.runs"
 """One row per run and table."""

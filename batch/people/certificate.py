@@ -9,22 +9,22 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from batch.people.person_rows import rows_of_key
-from infra.delta.compaction import compact_without_history
-from infra.delta.datafusion_sql import select
-from infra.delta.delta_writer import Writer
-from infra.delta.lake import QUARANTINE, Lake
-from infra.errors import TwofoldError
-from infra.keys.ended_keys import FORGOTTEN, SCHEMA
-from infra.keys.key_store import Kept, KeyStore
-from infra.sql.names import DATAFUSION
-from outputs.revealed_places import Place, revealed_places
-from outputs.targets.open_target import open_target
-from outputs.targets.search_index import SearchIndex
-from outputs.view import View
-from tables.declare.outputs.output import Output
-from tables.declare.registry import Registry
-from tables.declare.table import Table
+from twofold.batch.people.person_rows import rows_of_key
+from twofold.infra.delta.compaction import compact_without_history
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.errors import TwofoldError
+from twofold.infra.keys.ended_keys import FORGOTTEN, SCHEMA
+from twofold.infra.keys.key_store import Kept, KeyStore
+from twofold.infra.sql.names import DATAFUSION
+from twofold.outputs.revealed_places import Place, revealed_places
+from twofold.outputs.targets.open_target import open_target
+from twofold.outputs.targets.search_index import SearchIndex
+from twofold.outputs.view import View
+from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
 
 _ELSEWHERE = {
     "postgres": "the copy was written to new files; the write-ahead log and the backups of the database are its "

@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from batch.people.person_rows import recording, rows_of_key
-from infra.delta.lake import Lake
-from infra.errors import BadArgument, nearest
-from infra.keys.ciphertext import START, unseal
-from infra.keys.key_store import KeyStore, Person
-from infra.sql.names import DUCKDB
-from tables.declare.personal import owners_of
-from tables.declare.registry import Registry
+from twofold.batch.people.person_rows import recording, rows_of_key
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument, nearest
+from twofold.infra.keys.ciphertext import START, unseal
+from twofold.infra.keys.key_store import KeyStore, Person
+from twofold.infra.sql.names import DUCKDB
+from twofold.tables.declare.personal import owners_of
+from twofold.tables.declare.registry import Registry
 
 Rows = list[dict[str, Any]]
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from infra.duckdb_session import query
-from infra.keys.ciphertext import PATTERN, START, Key, name_of, unseal
-from infra.keys.key_store import KeyStore
-from infra.sql.names import DUCKDB
+from twofold.infra.duckdb_session import query
+from twofold.infra.keys.ciphertext import PATTERN, START, Key, name_of, unseal
+from twofold.infra.keys.key_store import KeyStore
+from twofold.infra.sql.names import DUCKDB
 
 _NESTED = r"enc:1:[A-Za-z0-9_-]{22}:[A-Za-z0-9_-]{128,}"
 """A text that can hold another one."""

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.delta.lake import QUARANTINE, Lake
-from infra.duckdb_session import query
-from infra.errors import BadArgument
-from infra.kafka.record_columns import HEADERS
-from infra.keys.ciphertext import RECORD, START, unseal
-from infra.keys.key_store import KeyStore
-from infra.sql.names import DUCKDB
-from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
-from tables.declare.personal import personal_columns
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import Decoder, raw_columns
-from tables.refresh.events.record_sealer import RecordSealer
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.duckdb_session import query
+from twofold.infra.errors import BadArgument
+from twofold.infra.kafka.record_columns import HEADERS
+from twofold.infra.keys.ciphertext import RECORD, START, unseal
+from twofold.infra.keys.key_store import KeyStore
+from twofold.infra.sql.names import DUCKDB
+from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from twofold.tables.declare.personal import personal_columns
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import Decoder, raw_columns
+from twofold.tables.refresh.events.record_sealer import RecordSealer
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

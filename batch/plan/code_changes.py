@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.delta.lake import Lake
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import accepted_code, code_today
-from tables.refresh.events.decoding_fingerprint import decoding
+from twofold.infra.delta.lake import Lake
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import accepted_code, code_today
+from twofold.tables.refresh.events.decoding_fingerprint import decoding
 
 Kind = Literal["new", "changed", "removed", "rules", "new topic", "decoding", "decoding from now on"]
 

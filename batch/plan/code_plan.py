@@ -7,21 +7,21 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import get_args
 
-from batch.ledgers.run_result import RunResult
-from batch.offset_selection import OffsetSelection
-from batch.plan.code_changes import CodeChange, Kind
-from batch.plan.plan import Plan, Plans
-from batch.plan.planning import make_plan
-from batch.rewrite.backfill import recompute
-from batch.rewrite.replay import decode
-from infra.delta.file_statistics import bounds_of
-from infra.delta.lake import Lake
-from infra.instants import Interval, epoch_ms, from_epoch_ms
-from quality.row_checks import measure
-from tables.declare.table import Table
-from tables.refresh.acceptance import accept, accepted_code, code_today
-from tables.refresh.events.ingested_offsets import APPENDED_MS
-from tables.refresh.open_platform import Platform, ensure_domain
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.batch.plan.code_changes import CodeChange, Kind
+from twofold.batch.plan.plan import Plan, Plans
+from twofold.batch.plan.planning import make_plan
+from twofold.batch.rewrite.backfill import recompute
+from twofold.batch.rewrite.replay import decode
+from twofold.infra.delta.file_statistics import bounds_of
+from twofold.infra.delta.lake import Lake
+from twofold.infra.instants import Interval, epoch_ms, from_epoch_ms
+from twofold.quality.row_checks import measure
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import accept, accepted_code, code_today
+from twofold.tables.refresh.events.ingested_offsets import APPENDED_MS
+from twofold.tables.refresh.open_platform import Platform, ensure_domain
 
 
 def plan_code(live: Platform, changes: Sequence[CodeChange], *, who: str, why: str, sample: timedelta | None) -> Plan:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.delta.delta_writer import BEFORE, CHANGE
-from infra.duckdb_session import duckdb_utc, parquet
-from infra.sql.names import DUCKDB
-from tables.refresh.json_values import to_plain_json
+from twofold.infra.delta.delta_writer import BEFORE, CHANGE
+from twofold.infra.duckdb_session import duckdb_utc, parquet
+from twofold.infra.sql.names import DUCKDB
+from twofold.tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

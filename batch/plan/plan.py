@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from batch.ledgers.causes import CausingRecord
-from batch.ledgers.run_result import Cause
-from infra.atomic_write import write_atomically
-from infra.duckdb_session import parquet
-from infra.errors import BadArgument, ProcessFailed
-from infra.process.file_locks import exclusive
-from infra.rows.rows import are_here
-from infra.settings import Settings
-from tables.refresh.acceptance import Accepted
-from tables.refresh.json_values import to_plain_json
+from twofold.batch.ledgers.causes import CausingRecord
+from twofold.batch.ledgers.run_result import Cause
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.duckdb_session import parquet
+from twofold.infra.errors import BadArgument, ProcessFailed
+from twofold.infra.process.file_locks import exclusive
+from twofold.infra.rows.rows import are_here
+from twofold.infra.settings import Settings
+from twofold.tables.refresh.acceptance import Accepted
+from twofold.tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.rows.rows import Rows
+    from twofold.infra.rows.rows import Rows
 
 LASTS = timedelta(days=3)
 FORMAT = 3

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from batch.plan.plan import Plan, Plans
-from infra.rows.rows import count
-from tables.refresh.open_platform import Platform
-from tables.refresh.row_diff import of_kinds, rows_after, rows_before
-from tables.refresh.target import Target
+from twofold.batch.plan.plan import Plan, Plans
+from twofold.infra.rows.rows import count
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.row_diff import of_kinds, rows_after, rows_before
+from twofold.tables.refresh.target import Target
 
 _SMALL_ROWS, _SMALL_SHARE = 20, 0.01
 """So many rows of a table, or such a share of those that were approved, may be others than a person has seen."""

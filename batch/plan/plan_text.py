@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from batch.plan.plan import Plan, TableChange
-from infra.instants import from_epoch_ms
+from twofold.batch.plan.plan import Plan, TableChange
+from twofold.infra.instants import from_epoch_ms
 
 _DAYS = 14  # that a table of days has room for
 _VALUE = 60  # characters of a value

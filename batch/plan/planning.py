@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import Cause, RunResult, run_name
-from batch.plan.difference_summary import column_changes, summarise
-from batch.plan.plan import (
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import Cause, RunResult, run_name
+from twofold.batch.plan.difference_summary import column_changes, summarise
+from twofold.batch.plan.plan import (
     FORMAT,
     LASTS,
     Plan,
@@ -25,34 +25,34 @@ from batch.plan.plan import (
     removed_unless_finished,
     rows_name,
 )
-from batch.plan.platform_copy import copied
-from batch.reconcile import reconcile_tables
-from batch.rewrite.accepted_decoding import by_partition
-from infra.airflow.dag_names import dag_run_of
-from infra.delta.change_feed import sides_of
-from infra.delta.delta_writer import CHANGE
-from infra.delta.lake import QUARANTINE
-from infra.delta.logged_commit import LoggedCommit
-from infra.duckdb_session import query
-from infra.rows.rows import are_here
-from infra.rows.sizes import CHANGED, is_small
-from infra.sql.names import SPARK
-from outputs.copy_comparison import rows_that_change
-from outputs.view import View
-from tables.declare.code_fingerprint import digest
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.refresh.acceptance import Accepted, accepted_code, definition, is_accepted, require_proved
-from tables.refresh.events.decoding_fingerprint import decoding
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.open_platform import Platform
-from tables.refresh.streaming_checkpoint import Checkpoint
-from tables.refresh.target import Target
+from twofold.batch.plan.platform_copy import copied
+from twofold.batch.reconcile import reconcile_tables
+from twofold.batch.rewrite.accepted_decoding import by_partition
+from twofold.infra.airflow.dag_names import dag_run_of
+from twofold.infra.delta.change_feed import sides_of
+from twofold.infra.delta.delta_writer import CHANGE
+from twofold.infra.delta.lake import QUARANTINE
+from twofold.infra.delta.logged_commit import LoggedCommit
+from twofold.infra.duckdb_session import query
+from twofold.infra.rows.rows import are_here
+from twofold.infra.rows.sizes import CHANGED, is_small
+from twofold.infra.sql.names import SPARK
+from twofold.outputs.copy_comparison import rows_that_change
+from twofold.outputs.view import View
+from twofold.tables.declare.code_fingerprint import digest
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import Accepted, accepted_code, definition, is_accepted, require_proved
+from twofold.tables.refresh.events.decoding_fingerprint import decoding
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from infra.rows.rows import Rows
+    from twofold.infra.rows.rows import Rows
 
 Rewrite = Callable[[Platform], Sequence[RunResult]]
 """Rewrites history on a platform, of the tables that a plan is about."""

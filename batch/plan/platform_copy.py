@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions
-from batch.ledgers.run_ledgers import LEDGERS
-from infra.delta.lake import COPIES, QUARANTINE, Lake
-from infra.delta.table_copy import copy_table
-from infra.settings import Settings
-from tables.declare.table import Table
-from tables.refresh.events import lost_offsets, transaction_offsets
-from tables.refresh.open_platform import Platform
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions
+from twofold.batch.ledgers.run_ledgers import LEDGERS
+from twofold.infra.delta.lake import COPIES, QUARANTINE, Lake
+from twofold.infra.delta.table_copy import copy_table
+from twofold.infra.settings import Settings
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.events import lost_offsets, transaction_offsets
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 _LEDGERS = (*LEDGERS, lost_offsets.GAPS, transaction_offsets.TRANSACTIONS)
 """Ledgers that a rewrite reads or writes."""

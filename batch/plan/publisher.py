@@ -8,32 +8,32 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from batch.ledgers.batch_run import Run, record_lost_runs
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import Cause, RunResult
-from batch.plan.plan import FORMAT, Plan, Plans, TableChange
-from batch.plan.planning import Rewrite, definition_of, make_plan
-from batch.plan.steps import Accept, ChangeRows, CreateTable, Finish, Lower, RecordRuns, ReplaceTable, Step, steps_of
-from batch.reconcile import reconcile_tables
-from batch.rewrite.accepted_decoding import begin_decoding, lower_decoding
-from batch.rewrite.backfill import recompute
-from batch.rewrite.decoded_records import CAUSE
-from batch.rewrite.replay import finish_decoding
-from infra.delta.delta_writer import Written, written_by
-from infra.delta.logged_commit import LoggedCommit
-from infra.delta.table_copy import keep_before
-from infra.errors import PlanVoid
-from infra.instants import LAST_US, Interval
-from infra.rows.rows import are_here, column_names, count, here, in_spark
-from tables.declare.table import Table
-from tables.refresh.acceptance import Accepted, accept, accepted_code
-from tables.refresh.json_values import to_plain_json
-from tables.refresh.open_platform import Platform, ensure_table
-from tables.refresh.row_diff import ALL_KINDS, matching, of_kinds, rows_after, rows_before
-from tables.refresh.target import Target
+from twofold.batch.ledgers.batch_run import Run, record_lost_runs
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import Cause, RunResult
+from twofold.batch.plan.plan import FORMAT, Plan, Plans, TableChange
+from twofold.batch.plan.planning import Rewrite, definition_of, make_plan
+from twofold.batch.plan.steps import Accept, ChangeRows, CreateTable, Finish, Lower, RecordRuns, ReplaceTable, Step, steps_of
+from twofold.batch.reconcile import reconcile_tables
+from twofold.batch.rewrite.accepted_decoding import begin_decoding, lower_decoding
+from twofold.batch.rewrite.backfill import recompute
+from twofold.batch.rewrite.decoded_records import CAUSE
+from twofold.batch.rewrite.replay import finish_decoding
+from twofold.infra.delta.delta_writer import Written, written_by
+from twofold.infra.delta.logged_commit import LoggedCommit
+from twofold.infra.delta.table_copy import keep_before
+from twofold.infra.errors import PlanVoid
+from twofold.infra.instants import LAST_US, Interval
+from twofold.infra.rows.rows import are_here, column_names, count, here, in_spark
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import Accepted, accept, accepted_code
+from twofold.tables.refresh.json_values import to_plain_json
+from twofold.tables.refresh.open_platform import Platform, ensure_table
+from twofold.tables.refresh.row_diff import ALL_KINDS, matching, of_kinds, rows_after, rows_before
+from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
-    from infra.rows.rows import Rows
+    from twofold.infra.rows.rows import Rows
 
 _ATTEMPTS = 3  # to publish a plan before others change its rows
 _NAMED = 3  # rows that a message names

@@ -6,21 +6,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from batch.log_reader import Log
-from batch.plan.plan import Plan, Plans
-from batch.plan.planning import make_plan
-from batch.rewrite.promotion import Promotion
-from infra.errors import ProcessFailed
-from infra.offset_ranges import Ranges, RangesOf
-from infra.process.file_locks import exclusive
-from infra.settings import Settings
-from tables.declare.registry import load
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import require_proved
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.open_platform import Platform, opened
-from tables.refresh.shadow_lake import drop, is_stale, shadow
+from twofold.batch.log_reader import Log
+from twofold.batch.plan.plan import Plan, Plans
+from twofold.batch.plan.planning import make_plan
+from twofold.batch.rewrite.promotion import Promotion
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.offset_ranges import Ranges, RangesOf
+from twofold.infra.process.file_locks import exclusive
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import require_proved
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.open_platform import Platform, opened
+from twofold.tables.refresh.shadow_lake import drop, is_stale, shadow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

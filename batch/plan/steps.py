@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from batch.plan.plan import Plan, TableChange
-from batch.rewrite.decoded_records import MOVES
-from infra.delta.lake import QUARANTINE
-from tables.refresh.acceptance import Accepted
-from tables.refresh.row_diff import ALL_KINDS
+from twofold.batch.plan.plan import Plan, TableChange
+from twofold.batch.rewrite.decoded_records import MOVES
+from twofold.infra.delta.lake import QUARANTINE
+from twofold.tables.refresh.acceptance import Accepted
+from twofold.tables.refresh.row_diff import ALL_KINDS
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import QUARANTINE, Lake
-from infra.offset_ranges import Ranges
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import FINGERPRINT, Accepted, accept, accepted_code
-from tables.refresh.events.decoding_fingerprint import decoding
-from tables.refresh.events.ingested_offsets import INGEST, read_ingested_offsets
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.offset_ranges import Ranges
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import FINGERPRINT, Accepted, accept, accepted_code
+from twofold.tables.refresh.events.decoding_fingerprint import decoding
+from twofold.tables.refresh.events.ingested_offsets import INGEST, read_ingested_offsets
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

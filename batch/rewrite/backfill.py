@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from batch.ledgers.batch_run import Run
-from batch.ledgers.run_result import Cause, RunResult
-from batch.pinned_versions import Pinned
-from infra.delta.delta_writer import Written
-from infra.delta.file_statistics import bounds_of
-from infra.delta.lake import Lake
-from infra.errors import BadArgument
-from infra.instants import Interval, epoch_ms, from_epoch_ms
-from tables.declare.table import Table
-from tables.refresh.acceptance import accept, accepted_code, code_today, require_one_definition
-from tables.refresh.open_platform import Platform
-from tables.refresh.scope import Scope
+from twofold.batch.ledgers.batch_run import Run
+from twofold.batch.ledgers.run_result import Cause, RunResult
+from twofold.batch.pinned_versions import Pinned
+from twofold.infra.delta.delta_writer import Written
+from twofold.infra.delta.file_statistics import bounds_of
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument
+from twofold.infra.instants import Interval, epoch_ms, from_epoch_ms
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import accept, accepted_code, code_today, require_one_definition
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.scope import Scope
 
 
 def backfill_range(table: Table, start: datetime | None, end: datetime | None) -> Interval | None:

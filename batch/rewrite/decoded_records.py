@@ -6,24 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batch.ledgers.batch_run import Run
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import Cause, RunResult
-from infra.delta.delta_writer import Written
-from infra.delta.lake import QUARANTINE
-from infra.rows.sizes import collect_if_small
-from tables.declare.topic import Topic
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.events.record_decoder import accepted, decode_frame, rejected
-from tables.refresh.events.record_sealer import seal_quarantined
-from tables.refresh.open_platform import Platform
-from tables.refresh.row_diff import ALL_KINDS, of_kinds
-from tables.refresh.target import Target
+from twofold.batch.ledgers.batch_run import Run
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import Cause, RunResult
+from twofold.infra.delta.delta_writer import Written
+from twofold.infra.delta.lake import QUARANTINE
+from twofold.infra.rows.sizes import collect_if_small
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.events.record_decoder import accepted, decode_frame, rejected
+from twofold.tables.refresh.events.record_sealer import seal_quarantined
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.row_diff import ALL_KINDS, of_kinds
+from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from infra.rows.rows import Rows
+    from twofold.infra.rows.rows import Rows
 
 
 CAUSE: Cause = "replay"

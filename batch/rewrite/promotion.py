@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from batch.ledgers.batch_run import Run, record_lost_runs
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import Cause, RunResult
-from batch.reconcile import correct
-from infra.errors import WriteConflict
-from infra.offset_ranges import condition
-from infra.spark.spark_literals import instant_of
-from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.declare.table import Table
-from tables.refresh.acceptance import accept, code_facts, code_today, is_accepted
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.open_platform import Platform
-from tables.refresh.streaming_checkpoint import Checkpoint
-from tables.refresh.target import Target
+from twofold.batch.ledgers.batch_run import Run, record_lost_runs
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import Cause, RunResult
+from twofold.batch.reconcile import correct
+from twofold.infra.errors import WriteConflict
+from twofold.infra.offset_ranges import condition
+from twofold.infra.spark.spark_literals import instant_of
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import accept, code_facts, code_today, is_accepted
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

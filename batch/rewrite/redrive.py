@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from batch.ledgers.run_result import RunResult, run_name
-from batch.offset_selection import OffsetSelection
-from batch.people.sealed_records import IS_SEALED
-from batch.rewrite.accepted_decoding import lower_decoding
-from batch.rewrite.decoded_records import CAUSE, Work, decode_records
-from infra.delta.lake import QUARANTINE, Lake
-from infra.duckdb_session import query
-from infra.errors import BadArgument
-from infra.offset_ranges import condition
-from infra.sql.names import DUCKDB
-from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
-from tables.declare.personal import personal_columns
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, raw_columns
-from tables.refresh.open_platform import Platform
+from twofold.batch.ledgers.run_result import RunResult, run_name
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.batch.people.sealed_records import IS_SEALED
+from twofold.batch.rewrite.accepted_decoding import lower_decoding
+from twofold.batch.rewrite.decoded_records import CAUSE, Work, decode_records
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.duckdb_session import query
+from twofold.infra.errors import BadArgument
+from twofold.infra.offset_ranges import condition
+from twofold.infra.sql.names import DUCKDB
+from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from twofold.tables.declare.personal import personal_columns
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, raw_columns
+from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,19 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from batch.ledgers.run_result import RunResult, run_name
-from batch.log_reader import Log
-from batch.offset_selection import OffsetSelection
-from batch.rewrite.accepted_decoding import accept_decoded, lower_decoding
-from batch.rewrite.decoded_records import CAUSE, Work, decode_records
-from infra.errors import BadArgument
-from infra.offset_ranges import Range, Ranges, condition
-from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import Accepted, accept, accepted_code
-from tables.refresh.events.decoding_fingerprint import decoding
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.open_platform import Platform
+from twofold.batch.ledgers.run_result import RunResult, run_name
+from twofold.batch.log_reader import Log
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.batch.rewrite.accepted_decoding import accept_decoded, lower_decoding
+from twofold.batch.rewrite.decoded_records import CAUSE, Work, decode_records
+from twofold.infra.errors import BadArgument
+from twofold.infra.offset_ranges import Range, Ranges, condition
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import Accepted, accept, accepted_code
+from twofold.tables.refresh.events.decoding_fingerprint import decoding
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     pass

@@ -8,24 +8,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from batch.ledgers.batch_run import Run, record_lost_runs
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import RunResult, run_name
-from batch.rewrite.accepted_decoding import by_partition
-from batch.rewrite.decoded_records import CAUSE
-from infra.delta.change_feed import sides_of
-from infra.delta.lake import QUARANTINE, Lake
-from infra.delta.table_copy import before
-from infra.errors import BadArgument
-from infra.rows.rows import here
-from tables.declare.metadata_columns import REPLAYED
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import FINGERPRINT, Accepted, accept, accepted_code, is_same
-from tables.refresh.events.ingested_offsets import offsets_at
-from tables.refresh.open_platform import Platform
-from tables.refresh.row_diff import matching
-from tables.refresh.target import Target
+from twofold.batch.ledgers.batch_run import Run, record_lost_runs
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import RunResult, run_name
+from twofold.batch.rewrite.accepted_decoding import by_partition
+from twofold.batch.rewrite.decoded_records import CAUSE
+from twofold.infra.delta.change_feed import sides_of
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.delta.table_copy import before
+from twofold.infra.errors import BadArgument
+from twofold.infra.rows.rows import here
+from twofold.tables.declare.metadata_columns import REPLAYED
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import FINGERPRINT, Accepted, accept, accepted_code, is_same
+from twofold.tables.refresh.events.ingested_offsets import offsets_at
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.row_diff import matching
+from twofold.tables.refresh.target import Target
 
 
 def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:

@@ -14,13 +14,13 @@ from datetime import date, timedelta
 
 import psutil
 
-from infra.kafka import broker
-from infra.kafka.topic_admin import ensure_topics
-from infra.process import supervisor
-from infra.process.run_end import end_all_with_this_process
-from infra.settings import ROOT, Settings
-from tables.declare.registry import load
-from tables.refresh.events.topic_specs import specs
+from twofold.infra.kafka import broker
+from twofold.infra.kafka.topic_admin import ensure_topics
+from twofold.infra.process import supervisor
+from twofold.infra.process.run_end import end_all_with_this_process
+from twofold.infra.settings import ROOT, Settings
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.events.topic_specs import specs
 
 RECORDS_PER_DAY = 1_900
 """Of all topics of `flights`, on the average."""

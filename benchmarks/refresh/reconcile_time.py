@@ -11,21 +11,21 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batch.reconcile import Reconcile
+from twofold.batch.reconcile import Reconcile
 from benchmarks.measuring.figures import report, spread, timed
-from infra.delta.lake import Lake
-from infra.settings import ROOT, Settings
-from infra.spark.spark_session import session
-from tables.declare.registry import load
-from tables.declare.table import Table
-from tables.refresh.derived_rows import derive
-from tables.refresh.open_platform import Platform, ensure_domain
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark.spark_session import session
+from twofold.tables.declare.registry import load
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.derived_rows import derive
+from twofold.tables.refresh.open_platform import Platform, ensure_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TOPIC = '''"""Measurements of sensors."""
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={"sensor": "string", "at": "timestamp", "value": "int"},
@@ -35,7 +35,7 @@ TOPIC = Topic(
 )
 '''
 TABLE = '''"""Measurements by sensor and hour."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(

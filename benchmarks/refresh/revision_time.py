@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread
-from infra.delta.compaction import compact
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.settings import ROOT, Settings
+from twofold.infra.delta.compaction import compact
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
 
 NAME = "plant.by_hour"
 SCHEMA = pa.schema(

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread, timed
-from infra.settings import ROOT, Settings
-from infra.spark.spark_session import session
-from infra.text.stored_query import EVERY
-from tables.declare.functions.stored_searches import search_matches, search_terms
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark.spark_session import session
+from twofold.infra.text.stored_query import EVERY
+from twofold.tables.declare.functions.stored_searches import search_matches, search_terms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

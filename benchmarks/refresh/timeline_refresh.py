@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread, timed
-from infra.delta.compaction import compact
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.settings import ROOT, Settings
-from infra.spark.spark_session import session
-from streaming.maintain.change_driven import ChangeDrivenStream
-from tables.declare.registry import Registry, load
-from tables.refresh.derived_rows import derive_over
-from tables.refresh.open_platform import ensure_domain
+from twofold.infra.delta.compaction import compact
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark.spark_session import session
+from twofold.streaming.maintain.change_driven import ChangeDrivenStream
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.derived_rows import derive_over
+from twofold.tables.refresh.open_platform import ensure_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.commands.run_commands import TableOrDomain
-from cli.console import Json, make_table, out, print_json
-from cli.parsing import parse_offsets, parse_time
-from infra.errors import BadArgument
-from infra.settings import Settings
-from infra.text.printable import shown
+from twofold.cli.commands.run_commands import TableOrDomain
+from twofold.cli.console import Json, make_table, out, print_json
+from twofold.cli.parsing import parse_offsets, parse_time
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from batch.offset_selection import LogPosition
-    from tables.declare.registry import Registry
-    from tables.declare.table import Table
+    from twofold.batch.offset_selection import LogPosition
+    from twofold.tables.declare.registry import Registry
+    from twofold.tables.declare.table import Table
 
 MOST_ROWS = 20
 
@@ -48,15 +48,15 @@ def as_of(
     settings = Settings.from_environment()
     if to is not None and to.exists():
         raise BadArgument(f"--to {to} exists already.", hint="Choose another name, or remove it.")
-    from tables.declare.registry import load
+    from twofold.tables.declare.registry import load
 
     registry = load()
     declared, is_domain = registry.chosen([table]), table in registry.domains
     before = _before(at, declared, registry)
     if to is not None and is_domain:
         to.mkdir(parents=True)
-    from batch.as_of import AsOf
-    from tables.refresh.open_platform import opened
+    from twofold.batch.as_of import AsOf
+    from twofold.tables.refresh.open_platform import opened
 
     documents = []
     with opened(settings, "as-of", [table_of.domain for table_of in declared]) as platform:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.commands.run_commands import From, Partitions, To, parse_selection, table_names
-from cli.console import Json, make_table, out, print_json
-from cli.parsing import require_share
-from infra.settings import Settings
-from infra.text.printable import shown_duration
+from twofold.cli.commands.run_commands import From, Partitions, To, parse_selection, table_names
+from twofold.cli.console import Json, make_table, out, print_json
+from twofold.cli.parsing import require_share
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import shown_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from batch.audit.completeness import Certificate
-    from batch.audit.table_audit import AuditedTopic, AuditReport
-    from batch.audit.topic_audit import TopicReport
+    from twofold.batch.audit.completeness import Certificate
+    from twofold.batch.audit.table_audit import AuditedTopic, AuditReport
+    from twofold.batch.audit.topic_audit import TopicReport
 
 
 def audit(
@@ -47,7 +47,7 @@ def audit(
     It finds damage that no late record explains; nothing is repaired. Fails if rows differ or records are missing; with
     --json it only reports it, in `passed`.
     """
-    from tables.declare.registry import running_domains
+    from twofold.tables.declare.registry import running_domains
 
     audited_share = 1.0 if everything else require_share(share, "--share")
     settings = Settings.from_environment()
@@ -55,7 +55,7 @@ def audit(
     if first or last or partitions:
         _require_one_topic(tables, topics)
     spans = {topic: parse_selection(topic, first, last, partitions)[1] for topic in topics}
-    from batch.audit.table_audit import audit as run
+    from twofold.batch.audit.table_audit import audit as run
 
     report = run(settings, tables, spans, share=audited_share)
     if as_json:
@@ -82,10 +82,10 @@ def certify(
     if topics:
         _check_certificate(settings, topics[0], version, as_json)
         return
-    from batch.audit.completeness import certify as run
-    from infra.delta.lake import Lake
-    from infra.errors import LogGap
-    from tables.declare.registry import load
+    from twofold.batch.audit.completeness import certify as run
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.errors import LogGap
+    from twofold.tables.declare.registry import load
 
     registry = load()
     certificate = run(Lake(settings), registry, registry.find_table(tables[0]), version)
@@ -102,9 +102,9 @@ def certify(
 
 
 def _check_certificate(settings: Settings, name: str, version: int | None, as_json: bool) -> None:
-    from batch.audit.topic_audit import check_certificate
-    from tables.declare.registry import load
-    from tables.refresh.open_platform import opened
+    from twofold.batch.audit.topic_audit import check_certificate
+    from twofold.tables.declare.registry import load
+    from twofold.tables.refresh.open_platform import opened
 
     topic = load().find_topic(name)
     with opened(settings, "certify", [topic.domain]) as platform:
@@ -117,7 +117,7 @@ def _check_certificate(settings: Settings, name: str, version: int | None, as_js
 
 
 def _require_one_topic(tables: Sequence[str], topics: Sequence[str]) -> None:
-    from infra.errors import BadArgument
+    from twofold.infra.errors import BadArgument
 
     if tables or len(topics) != 1:
         raise BadArgument(
@@ -135,8 +135,8 @@ def _told_apart(names: Sequence[str]) -> tuple[list[str], list[str]]:
     Raises:
         BadArgument: a name is neither.
     """
-    from infra.errors import BadArgument
-    from tables.declare.registry import load
+    from twofold.infra.errors import BadArgument
+    from twofold.tables.declare.registry import load
 
     registry, tables, topics = load(), [], []
     for name in dict.fromkeys(names):
@@ -190,9 +190,9 @@ def acknowledge(
     They stay in ledger.gaps, and every audit and certificate still counts them.
     """
     settings = Settings.from_environment()
-    from tables.declare.registry import load
-    from tables.refresh.events import lost_offsets
-    from tables.refresh.open_platform import opened
+    from twofold.tables.declare.registry import load
+    from twofold.tables.refresh.events import lost_offsets
+    from twofold.tables.refresh.open_platform import opened
 
     declared = load().find_topic(topic)
     with opened(settings, "acknowledge", []) as platform:

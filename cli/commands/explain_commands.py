@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.markup import escape
 
-from cli.commands.run_commands import TableOrDomain
-from cli.console import Json, make_table, out, print_json
-from cli.parsing import parse_key, parse_time
-from infra.errors import BadArgument
-from infra.settings import Settings
-from infra.text.printable import NOTHING, shown, shown_duration
-from status.words import CAUSES, CHANGES
+from twofold.cli.commands.run_commands import TableOrDomain
+from twofold.cli.console import Json, make_table, out, print_json
+from twofold.cli.parsing import parse_key, parse_time
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import NOTHING, shown, shown_duration
+from twofold.status.words import CAUSES, CHANGES
 
 if TYPE_CHECKING:
-    from batch.late_records import LateRecord
-    from batch.ledgers.row_history import Record, RowHistory, RowVersion
-    from tables.declare.table import Table
+    from twofold.batch.late_records import LateRecord
+    from twofold.batch.ledgers.row_history import Record, RowHistory, RowVersion
+    from twofold.tables.declare.table import Table
 
 MOST_RECORDS = 6
 MOST_LATE = 40
@@ -36,9 +36,9 @@ def why(
     """
     import pyarrow as pa
 
-    from batch.ledgers.row_history import read_history
-    from infra.delta.lake import Lake
-    from tables.declare.registry import load
+    from twofold.batch.ledgers.row_history import read_history
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.registry import load
 
     lake = Lake(Settings.from_environment())
     declared = load().find_table(table)
@@ -70,10 +70,10 @@ def late(
     A record is listed when the stream may have dropped it; many still reach an open row and change nothing. With
     DOMAIN, --json prints a list, and tables that have no rows yet are left out.
     """
-    from batch.late_records import late_records
-    from infra.delta.lake import Lake
-    from tables.declare.registry import load
-    from tables.refresh.open_platform import Platform
+    from twofold.batch.late_records import late_records
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.registry import load
+    from twofold.tables.refresh.open_platform import Platform
 
     settings = Settings.from_environment()
     first = parse_time(since, "--since") if since else None
@@ -93,9 +93,9 @@ def late(
 
 def _in_archive(history: RowHistory, settings: Settings) -> tuple[RowHistory, str]:
     """Adds the archived segments to the records of a history; also returns why they are unknown, else an empty text."""
-    from batch.ledgers.row_history import in_archive
-    from infra.archive.archive_catalog import open_archive
-    from infra.errors import BrokerUnreachable
+    from twofold.batch.ledgers.row_history import in_archive
+    from twofold.infra.archive.archive_catalog import open_archive
+    from twofold.infra.errors import BrokerUnreachable
 
     topics = {r.source for entry in history.versions for r in entry.records if r.offset is not None}
     if not topics:
@@ -143,7 +143,7 @@ def _print_version(number: int, entry: RowVersion, history: RowHistory) -> None:
     if entry.inputs:
         facts.append("read " + ", ".join(f"{source} at version {v}" for source, v in entry.inputs.items()))
     if entry.fingerprint:
-        from tables.refresh.acceptance import is_same
+        from twofold.tables.refresh.acceptance import is_same
 
         same = "as declared now" if is_same(entry.fingerprint, history.definition) else "[red]not as declared now[/]"
         commit = f", git commit {entry.commit}" if entry.commit else ""
@@ -196,7 +196,7 @@ def _text(value: object) -> str:
 
 
 def _print_late(table: Table, records: Sequence[LateRecord]) -> None:
-    from batch.late_records import counts
+    from twofold.batch.late_records import counts
 
     if not records:
         why_none = (

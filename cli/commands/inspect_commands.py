@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import Json, make_table, out, print_json
-from infra.errors import BadArgument
-from infra.settings import Settings
-from infra.sql.names import DUCKDB
-from infra.text.printable import NOTHING, harmless, shown, shown_age, shown_duration
+from twofold.cli.console import Json, make_table, out, print_json
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import Settings
+from twofold.infra.sql.names import DUCKDB
+from twofold.infra.text.printable import NOTHING, harmless, shown, shown_age, shown_duration
 
 if TYPE_CHECKING:
-    from batch.ledgers.audit_history import LastAudit
-    from cli.sql_query import Analyst
-    from infra.delta.lake import Lake
-    from tables.declare.registry import Registry
-    from tables.declare.table import Table
-    from tables.declare.topic import Topic
+    from twofold.batch.ledgers.audit_history import LastAudit
+    from twofold.cli.sql_query import Analyst
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.registry import Registry
+    from twofold.tables.declare.table import Table
+    from twofold.tables.declare.topic import Topic
 
 MOST_ROWS = 100
 WIDE = 110
@@ -39,8 +39,8 @@ def tables(
     as_json: Json = False,
 ) -> None:
     """List every topic and table with its strategy, its inputs and its number of rows."""
-    from infra.delta.lake import Lake
-    from tables.declare.registry import load
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.registry import load
 
     registry, lake = load(), Lake(Settings.from_environment())
     if domain is not None:
@@ -72,8 +72,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one table: declaration, columns with newest rows, rules, versions, freshness."""
-    from infra.delta.lake import Lake
-    from tables.declare.registry import load
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.registry import load
 
     settings = Settings.from_environment()
     registry, lake = load(), Lake(settings)
@@ -116,13 +116,13 @@ def sql(
     if as_json and as_csv:
         raise BadArgument("--json and --csv exclude each other.")
     if to is not None:
-        from analysts.result_file import require_format
+        from twofold.analysts.result_file import require_format
 
         require_format(to)
-    from cli.sql_functions import define_functions
-    from cli.sql_query import Analyst
-    from infra.delta.lake import Lake
-    from tables.declare.registry import load
+    from twofold.cli.sql_functions import define_functions
+    from twofold.cli.sql_query import Analyst
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.registry import load
 
     settings = Settings.from_environment()
     if query is None and not sys.stdin.isatty():
@@ -135,7 +135,7 @@ def sql(
             _write_file(analyst, lake, query or "", to, as_json)
         return
     if query is None:
-        from cli.sql_shell import talk
+        from twofold.cli.sql_shell import talk
 
         talk(analyst, settings.home / "sql_history", lambda statement: _print_result(analyst, statement))
         return
@@ -147,7 +147,7 @@ def sql(
 
 
 def _write_file(analyst: Analyst, lake: Lake, query: str, to: Path, as_json: bool) -> None:
-    from analysts.result_file import provenance, write_result
+    from twofold.analysts.result_file import provenance, write_result
 
     rows = analyst.run(query).to_arrow_reader(WRITTEN_AT_ONCE)
     facts = provenance(lake, query, analyst.read_by(query))
@@ -159,7 +159,7 @@ def _write_file(analyst: Analyst, lake: Lake, query: str, to: Path, as_json: boo
 
 
 def _write_result(analyst: Analyst, query: str, as_csv: bool) -> None:
-    from analysts.result_file import csv_value
+    from twofold.analysts.result_file import csv_value
 
     result = analyst.run(query)
     columns = [column[0] for column in result.description or ()]
@@ -256,10 +256,10 @@ class Page:
 
 
 def _page(declared: Topic | Table, registry: Registry, lake: Lake, settings: Settings) -> Page:
-    from status.catalog import entry_of
-    from status.fold import Facts
-    from streaming.query.progress import read
-    from tables.declare.topic import Topic
+    from twofold.status.catalog import entry_of
+    from twofold.status.fold import Facts
+    from twofold.streaming.query.progress import read
+    from twofold.tables.declare.topic import Topic
 
     name, facts = declared.full_name, Facts(lake)
     entry, rows = entry_of(declared, registry, facts), facts.rows(name)
@@ -302,7 +302,7 @@ def _commits(lake: Lake, name: str) -> list[dict[str, object]]:
 
 
 def _newest(lake: Lake, name: str, event_time: str | None) -> list[dict[str, object]]:
-    from cli.sql_query import Analyst
+    from twofold.cli.sql_query import Analyst
 
     order = f"ORDER BY {DUCKDB.name(event_time)} DESC" if event_time else ""
     result = Analyst(lake, only=[name]).run(f"FROM {DUCKDB.name(*name.split('.'))} {order} LIMIT {SAMPLES}")

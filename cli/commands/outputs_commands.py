@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.commands.rebuild_commands import TableName
-from cli.console import Json, make_table, out, print_json
-from infra.errors import BadArgument, nearest
-from infra.settings import Settings
-from infra.text.printable import shown_duration
+from twofold.cli.commands.rebuild_commands import TableName
+from twofold.cli.console import Json, make_table, out, print_json
+from twofold.infra.errors import BadArgument, nearest
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import shown_duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from status.parts.outputs import OutputReport
-    from tables.declare.outputs.output import Output
-    from tables.declare.table import Table
+    from twofold.status.parts.outputs import OutputReport
+    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.table import Table
 
 OutputName = Annotated[str, typer.Option("--output", metavar="NAME", help="The output, where TABLE has several.")]
 app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
@@ -32,9 +32,9 @@ def outputs(context: typer.Context, as_json: Json = False) -> None:
     """Show the outputs of tables: what each copy shows, how far it is behind, and why it does not go on."""
     if context.invoked_subcommand is not None:
         return
-    from infra.delta.lake import Lake
-    from status.parts.outputs import output_reports
-    from tables.declare.registry import running
+    from twofold.infra.delta.lake import Lake
+    from twofold.status.parts.outputs import output_reports
+    from twofold.tables.declare.registry import running
 
     settings = Settings.from_environment()
     found = output_reports(Lake(settings), running(settings), datetime.now(UTC))
@@ -66,7 +66,7 @@ def chosen_output(declared: Table, name: str, kind: type[Output]) -> Output:
     Raises:
         BadArgument: the table has no such output, or several and none is named.
     """
-    from tables.declare.outputs.output import Output
+    from twofold.tables.declare.outputs.output import Output
 
     outputs = {one.name_for(declared.name): one for one in declared.outputs if isinstance(one, kind)}
     if not outputs:
@@ -98,11 +98,11 @@ def resend(
     output: OutputName = "",
 ) -> None:
     """Send rows of TABLE to the copy of an output again: after the copy was edited, or restored from a backup."""
-    from infra.delta.lake import Lake
-    from outputs.resend import resend_all, resend_from, resume
-    from outputs.targets.open_target import open_change_target, open_target
-    from tables.declare.outputs.output import Output
-    from tables.declare.registry import load
+    from twofold.infra.delta.lake import Lake
+    from twofold.outputs.resend import resend_all, resend_from, resume
+    from twofold.outputs.targets.open_target import open_change_target, open_target
+    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.registry import load
 
     declared = load().find_table(table)
     chosen = chosen_output(declared, output, Output)
@@ -125,10 +125,10 @@ def resend(
 @app.command()
 def retry(table: TableName, output: OutputName = "") -> None:
     """Send the changes of TABLE again that the receiver of a webhook has refused."""
-    from infra.delta.lake import Lake
-    from outputs.targets.open_target import open_queue
-    from tables.declare.outputs.webhook_output import WebhookOutput
-    from tables.declare.registry import load
+    from twofold.infra.delta.lake import Lake
+    from twofold.outputs.targets.open_target import open_queue
+    from twofold.tables.declare.outputs.webhook_output import WebhookOutput
+    from twofold.tables.declare.registry import load
 
     declared = load().find_table(table)
     chosen = chosen_output(declared, output, WebhookOutput)
@@ -144,10 +144,10 @@ def erase(
     ] = False,
 ) -> None:
     """Remove the copy of an output that has revealed values of persons, and is not declared any more."""
-    from infra.delta.lake import Lake
-    from outputs.revealed_places import Place, note_revealed, revealed_places
-    from outputs.targets.open_target import open_place
-    from tables.declare.registry import load
+    from twofold.infra.delta.lake import Lake
+    from twofold.outputs.revealed_places import Place, note_revealed, revealed_places
+    from twofold.outputs.targets.open_target import open_place
+    from twofold.tables.declare.registry import load
 
     lake, registry = Lake(Settings.from_environment()), load().require_sound()
     declared = {Place.declared(table, output): bool(output.reveal) for table, output in registry.outputs()}
@@ -175,11 +175,11 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Find the rows of TABLE by their words, best match first, in the index that its output to_search keeps."""
-    from infra.delta.lake import Lake
-    from outputs.targets.open_target import open_target
-    from outputs.targets.search_index import SearchIndex
-    from tables.declare.outputs.search_output import SearchOutput
-    from tables.declare.registry import load
+    from twofold.infra.delta.lake import Lake
+    from twofold.outputs.targets.open_target import open_target
+    from twofold.outputs.targets.search_index import SearchIndex
+    from twofold.tables.declare.outputs.search_output import SearchOutput
+    from twofold.tables.declare.registry import load
 
     declared = load().find_table(table)
     index = open_target(Lake(Settings.from_environment()), declared, chosen_output(declared, output, SearchOutput))
@@ -199,8 +199,8 @@ def search(
 @app.command()
 def follow() -> None:
     """Move the outputs of all tables that run on, until it is stopped; `up` runs this as a process of its own."""
-    from outputs.follow.runner import run
-    from tables.declare.registry import running
+    from twofold.outputs.follow.runner import run
+    from twofold.tables.declare.registry import running
 
     os.umask(0o077)  # copies have values of persons in the clear
     settings = Settings.from_environment()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.commands.run_commands import ApprovedBy
-from cli.console import Json, make_table, out, print_json
-from cli.run_view import (
+from twofold.cli.commands.run_commands import ApprovedBy
+from twofold.cli.console import Json, make_table, out, print_json
+from twofold.cli.run_view import (
     Why,
     changed_domains,
     plan_document,
@@ -24,13 +24,13 @@ from cli.run_view import (
     publish_now,
     show_plan,
 )
-from infra.errors import PlanVoid
-from infra.settings import Settings
-from infra.text.printable import shown
+from twofold.infra.errors import PlanVoid
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import shown
 
 if TYPE_CHECKING:
-    from batch.ledgers.run_result import RunResult
-    from batch.plan.plan import Plan
+    from twofold.batch.ledgers.run_result import RunResult
+    from twofold.batch.plan.plan import Plan
 
 PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="The id of a plan, or how it begins.")]
 
@@ -52,10 +52,10 @@ def plan(
     Exit code 0: nothing would change; 1: something would; 2: a declaration has a mistake.
     """
     settings = Settings.from_environment()
-    from batch.plan.code_changes import code_changes
-    from infra.delta.lake import Lake
-    from infra.duration import parse_duration
-    from tables.declare.registry import load, running_domains
+    from twofold.batch.plan.code_changes import code_changes
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.duration import parse_duration
+    from twofold.tables.declare.registry import load, running_domains
 
     registry = load()
     chosen = [registry.require_domain(name) for name in domains or running_domains(settings) or registry.domains]
@@ -69,13 +69,13 @@ def plan(
             out.print(_NOTHING)
         return
     # What computes a plan takes a second to import.
-    from batch.plan.code_plan import plan_code
-    from tables.refresh.open_platform import opened
+    from twofold.batch.plan.code_plan import plan_code
+    from twofold.tables.refresh.open_platform import opened
 
     with opened(settings, "plan", []) as platform:
         made = plan_code(platform, changes, who=getuser(), why=why, sample=span)
     if as_markdown:
-        from batch.plan.plan_text import markdown
+        from twofold.batch.plan.plan_text import markdown
 
         out.print(markdown(made), markup=False, soft_wrap=True)
     else:
@@ -92,10 +92,10 @@ def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False)
     If streams have changed its rows since, they are restarted first, and the plan is made again. The number of rows in
     which it differs from PLAN is printed; if that is large, you are asked. The views for analysts are made again, too.
     """
-    from analysts.analytics_file import write_analytics
-    from batch.plan.plan import Plans
-    from cli.platform_start import restart_streams
-    from tables.declare.registry import running
+    from twofold.analysts.analytics_file import write_analytics
+    from twofold.batch.plan.plan import Plans
+    from twofold.cli.platform_start import restart_streams
+    from twofold.tables.declare.registry import running
 
     settings = Settings.from_environment()
     kept = Plans(settings).find(plan)
@@ -119,13 +119,13 @@ def _made_again(settings: Settings, approved: Plan, why: str, as_json: bool) -> 
     Raises:
         PlanVoid: it changes much otherwise than the approved one, and no person is there to say yes, or one says no.
     """
-    from batch.plan.code_changes import code_changes
-    from batch.plan.code_plan import plan_code
-    from batch.plan.plan import Plans
-    from batch.plan.plan_difference import differs_little, other_rows
-    from cli.platform_start import restart_streams
-    from infra.delta.lake import Lake
-    from tables.refresh.open_platform import opened
+    from twofold.batch.plan.code_changes import code_changes
+    from twofold.batch.plan.code_plan import plan_code
+    from twofold.batch.plan.plan import Plans
+    from twofold.batch.plan.plan_difference import differs_little, other_rows
+    from twofold.cli.platform_start import restart_streams
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.refresh.open_platform import opened
 
     domains = approved.command[1:]
     if not as_json:
@@ -152,8 +152,8 @@ def plans(
     as_json: Json = False,
 ) -> None:
     """List the kept plans of rewrites, newest first, or show what one of them changes."""
-    from batch.plan.plan import Plans
-    from batch.plan.plan_text import heading
+    from twofold.batch.plan.plan import Plans
+    from twofold.batch.plan.plan_text import heading
 
     kept = Plans(Settings.from_environment())
     if plan is not None:
@@ -191,7 +191,7 @@ def publish(
     Refused if code or rows that the plan was made from have changed since. An interrupted publication continues when it
     is called again.
     """
-    from batch.plan.plan import Plans
+    from twofold.batch.plan.plan import Plans
 
     settings = Settings.from_environment()
     kept = Plans(settings).find(plan)
@@ -213,8 +213,8 @@ def discard(plan: PlanName, as_json: Json = False) -> None:
 
     If its publication was interrupted, rows that were published stay.
     """
-    from batch.plan.plan import Plans
-    from batch.plan.steps import progress
+    from twofold.batch.plan.plan import Plans
+    from twofold.batch.plan.steps import progress
 
     kept = Plans(Settings.from_environment())
     found = kept.discard(kept.find(plan))

@@ -10,19 +10,19 @@ import typer
 from rich.markup import escape
 from rich.panel import Panel
 
-from cli.capture_start import captures_tables, wait_for_tables
-from cli.commands.outputs_commands import outputs_table
-from cli.console import Json, make_table, out, print_json, step
-from cli.outputs_start import keeps_copies
-from infra.errors import LogGap
-from infra.settings import ADMIN, PREFIX, Settings
-from infra.text.printable import NOTHING, shown_age, shown_bytes, shown_duration
+from twofold.cli.capture_start import captures_tables, wait_for_tables
+from twofold.cli.commands.outputs_commands import outputs_table
+from twofold.cli.console import Json, make_table, out, print_json, step
+from twofold.cli.outputs_start import keeps_copies
+from twofold.infra.errors import LogGap
+from twofold.infra.settings import ADMIN, PREFIX, Settings
+from twofold.infra.text.printable import NOTHING, shown_age, shown_bytes, shown_duration
 
 if TYPE_CHECKING:
-    from infra.postgres.database_connection import Address
-    from infra.process.doctor import Finding
-    from status.snapshot import QueryState, Snapshot, TableState, TopicState
-    from tables.declare.registry import Registry
+    from twofold.infra.postgres.database_connection import Address
+    from twofold.infra.process.doctor import Finding
+    from twofold.status.snapshot import QueryState, Snapshot, TableState, TopicState
+    from twofold.tables.declare.registry import Registry
 
 
 def up(
@@ -47,7 +47,7 @@ def up(
     chosen is stopped, as are a database and its capture that no chosen domain needs; the domain's data stays. Captured
     tables that the database does not have yet are named; at a terminal it waits for them.
     """
-    from cli.platform_start import start_platform
+    from twofold.cli.platform_start import start_platform
 
     settings = Settings.from_environment()
     registry = start_platform(settings, domains or (), airflow=airflow, streams=streams, spark=spark)
@@ -59,7 +59,7 @@ def up(
 
 def down() -> None:
     """Stop everything that `up` started; data stays."""
-    from infra.process import supervisor
+    from twofold.infra.process import supervisor
 
     settings = Settings.from_environment()
     running = len(supervisor.state(settings))
@@ -72,8 +72,8 @@ def status(as_json: Json = False) -> None:
 
     Fails when records are lost and not acknowledged; with --json it only reports it, in `gaps`.
     """
-    from status.observer import Observer
-    from tables.declare.registry import running
+    from twofold.status.observer import Observer
+    from twofold.tables.declare.registry import running
 
     settings = Settings.from_environment()
     registry = running(settings)
@@ -93,15 +93,15 @@ def status(as_json: Json = False) -> None:
 
 def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
-    from infra.delta.lake import Lake
-    from infra.process.doctor import examine
-    from status.findings import declarations_finding, streams_finding, webhook_findings
-    from status.parts.captures import capture_findings
-    from status.parts.framed_page import frame_finding
-    from status.parts.outputs import outputs_finding
-    from status.parts.unloaded_dags import dags_finding
-    from tables.declare.registry import running
-    from tables.declare.sources.webhook_topic import webhook_topics
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.process.doctor import examine
+    from twofold.status.findings import declarations_finding, streams_finding, webhook_findings
+    from twofold.status.parts.captures import capture_findings
+    from twofold.status.parts.framed_page import frame_finding
+    from twofold.status.parts.outputs import outputs_finding
+    from twofold.status.parts.unloaded_dags import dags_finding
+    from twofold.tables.declare.registry import running
+    from twofold.tables.declare.sources.webhook_topic import webhook_topics
 
     settings = Settings.from_environment()
     registry = running(settings)
@@ -133,7 +133,7 @@ def page() -> None:
 
     It only reads, and asks for a user of Airflow and the password.
     """
-    from page.server.standalone import address, serve
+    from twofold.page.server.standalone import address, serve
 
     settings = Settings.from_environment()
     out.print(f"{address(settings)}  [dim]{'; '.join(map(escape, _users(settings, False)))}; stop it with Ctrl-C[/]")
@@ -144,8 +144,8 @@ def print_addresses(
     settings: Settings, registry: Registry, *, airflow: bool = True, with_passwords: bool = False
 ) -> None:
     """Prints the addresses of the platform's pages, and the next commands."""
-    from infra.postgres.database_connection import password_file
-    from tables.declare.sources.webhook_topic import webhook_topics
+    from twofold.infra.postgres.database_connection import password_file
+    from twofold.tables.declare.sources.webhook_topic import webhook_topics
 
     lines = []
     if airflow:
@@ -173,7 +173,7 @@ def print_addresses(
 
 def _users(settings: Settings, with_passwords: bool) -> list[str]:
     """Returns a line for each user of Airflow, with the password or where it is."""
-    from infra.airflow.airflow_processes import directory, passwords
+    from twofold.infra.airflow.airflow_processes import directory, passwords
 
     words = passwords(settings)
     if not with_passwords:
@@ -184,8 +184,8 @@ def _users(settings: Settings, with_passwords: bool) -> list[str]:
 
 def _databases(settings: Settings, registry: Registry) -> dict[Address, list[str]]:
     """Maps the supervised servers, without a database, to the databases that are used."""
-    from infra.postgres.database_connection import address, supervised_address
-    from outputs.targets.open_target import DATABASE
+    from twofold.infra.postgres.database_connection import address, supervised_address
+    from twofold.outputs.targets.open_target import DATABASE
 
     used = [address(settings)] if captures_tables(registry) and settings.supervises_database else []
     used += [supervised_address(settings, DATABASE)] if keeps_copies(registry) else []

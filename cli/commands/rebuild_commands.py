@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands.run_commands import ApprovedBy, TableOrDomain
-from cli.console import Json, print_json
-from cli.run_view import Preview, RewriteMode, Why, plan_document, print_plan, print_published, publish_now, run_rewrite
-from infra.settings import Settings
+from twofold.cli.commands.run_commands import ApprovedBy, TableOrDomain
+from twofold.cli.console import Json, print_json
+from twofold.cli.run_view import Preview, RewriteMode, Why, plan_document, print_plan, print_published, publish_now, run_rewrite
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
-    from batch.ledgers.run_result import RunResult
-    from tables.refresh.open_platform import Platform
+    from twofold.batch.ledgers.run_result import RunResult
+    from twofold.tables.refresh.open_platform import Platform
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table, by full or bare name.")]
 TableOrTopic = Annotated[str, typer.Argument(metavar="TABLE", help="A table or a topic, by full or bare name.")]
@@ -38,9 +38,9 @@ def rebuild(
     or other columns; `rollback` reverts that commit. An interrupted run continues where it stopped. With DOMAIN, each
     of its tables is rebuilt, after the tables that it reads; --json then prints a list.
     """
-    from batch.plan.rebuild_table import plan_rebuild
-    from streaming.rebuild.reingest import reingest
-    from tables.declare.registry import load
+    from twofold.batch.plan.rebuild_table import plan_rebuild
+    from twofold.streaming.rebuild.reingest import reingest
+    from twofold.tables.declare.registry import load
 
     settings, registry = Settings.from_environment(), load()
     documents = []
@@ -70,10 +70,10 @@ def rollback(
     changes in the tables that read the topic.
     """
     settings = Settings.from_environment()
-    from batch.rewrite.rollback import rollback as take_back
-    from batch.rewrite.rollback import rollback_decoded
-    from tables.declare.registry import load
-    from tables.declare.topic import Topic
+    from twofold.batch.rewrite.rollback import rollback as take_back
+    from twofold.batch.rewrite.rollback import rollback_decoded
+    from twofold.tables.declare.registry import load
+    from twofold.tables.declare.topic import Topic
 
     declared = load().find(table)
 

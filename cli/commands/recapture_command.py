@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands.run_commands import TopicName
-from cli.console import out, step
-from infra.errors import BadArgument
-from infra.settings import Settings
+from twofold.cli.commands.run_commands import TopicName
+from twofold.cli.console import out, step
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
-    from infra.capture.captured_table import Capture
-    from infra.delta.lake import Lake
-    from tables.declare.registry import Registry
-    from tables.declare.topic import Topic
+    from twofold.infra.capture.captured_table import Capture
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.registry import Registry
+    from twofold.tables.declare.topic import Topic
 
 
 def recapture(
@@ -33,11 +33,11 @@ def recapture(
     follow them in the log. Safe to repeat: an interrupted recapture is continued.
     """
     settings = Settings.from_environment()
-    from batch.capture.recapture import begin, finish, wait_ingested
-    from infra.capture.debezium_connector import wait_snapshot
-    from infra.delta.lake import Lake
-    from tables.declare.registry import load
-    from tables.declare.sources.captured_topic import captures
+    from twofold.batch.capture.recapture import begin, finish, wait_ingested
+    from twofold.infra.capture.debezium_connector import wait_snapshot
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.registry import load
+    from twofold.tables.declare.sources.captured_topic import captures
 
     registry, lake = load(), Lake(settings)
     declared = registry.find_topic(topic)
@@ -63,9 +63,9 @@ def recapture(
 
 def _preview(settings: Settings, registry: Registry, lake: Lake, topic: Topic, capture: Capture) -> None:
     """Prints the differences between the rows that follow from the changes and those of the database."""
-    from batch.audit.database_audit import EXAMPLES, compare_with_database
-    from batch.audit.hash_buckets import Turn
-    from status.parts.captures import capture_states
+    from twofold.batch.audit.database_audit import EXAMPLES, compare_with_database
+    from twofold.batch.audit.hash_buckets import Turn
+    from twofold.status.parts.captures import capture_states
 
     faults = [state.fault for state in capture_states(settings, registry) if state.topic == capture.topic]
     with step(f"Rows of {capture.table} in the database"):

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands.rebuild_commands import TableName
-from cli.console import Json, make_table, out, print_json
-from infra.errors import ProcessFailed
-from infra.settings import Settings
-from infra.text.printable import NOTHING
+from twofold.cli.commands.rebuild_commands import TableName
+from twofold.cli.console import Json, make_table, out, print_json
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infra.offset_ranges import Ranges
-    from streaming.rebuild.lost_state import Recovery
+    from twofold.infra.offset_ranges import Ranges
+    from twofold.streaming.rebuild.lost_state import Recovery
 
 _PATIENCE_S = 15.0  # a stream that fails at its start holds the lock for a moment only
 
@@ -39,11 +39,11 @@ def recover(
     TABLE runs; the other streams of its domain continue.
     """
     settings = Settings.from_environment()
-    from batch.log_reader import Log
-    from batch.reconcile import correct
-    from streaming.rebuild.lost_state import Recover
-    from tables.declare.registry import load
-    from tables.refresh.open_platform import opened
+    from twofold.batch.log_reader import Log
+    from twofold.batch.reconcile import correct
+    from twofold.streaming.rebuild.lost_state import Recover
+    from twofold.tables.declare.registry import load
+    from twofold.tables.refresh.open_platform import opened
 
     declared = load().find_table(table)
     with _held(settings, declared.full_name), opened(settings, "recover", [declared.domain], runs_streams=True) as live:
@@ -59,7 +59,7 @@ def recover(
 @contextmanager
 def _held(settings: Settings, name: str) -> Iterator[None]:
     """Holds the lock on the table's checkpoint."""
-    from infra.process.file_locks import exclusive
+    from twofold.infra.process.file_locks import exclusive
 
     deadline = time.monotonic() + _PATIENCE_S
     with ExitStack() as stack:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import Json, make_table, out, print_json
-from cli.parsing import parse_partitions, parse_position, parse_time, require_order
-from cli.run_view import (
+from twofold.cli.console import Json, make_table, out, print_json
+from twofold.cli.parsing import parse_partitions, parse_position, parse_time, require_order
+from twofold.cli.run_view import (
     Preview,
     RewriteMode,
     Why,
@@ -22,14 +22,14 @@ from cli.run_view import (
     run_rewrite,
     show_plan,
 )
-from infra.errors import BadArgument
-from infra.offset_ranges import Ranges
-from infra.settings import Settings
+from twofold.infra.errors import BadArgument
+from twofold.infra.offset_ranges import Ranges
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
-    from batch.offset_selection import OffsetSelection
-    from quality.check_result import Verdict
-    from tables.declare.topic import Topic
+    from twofold.batch.offset_selection import OffsetSelection
+    from twofold.quality.check_result import Verdict
+    from twofold.tables.declare.topic import Topic
 
 
 Domain = Annotated[str, typer.Argument(metavar="DOMAIN", help="A folder under tables/, such as flights.")]
@@ -68,7 +68,7 @@ def stream(domain: Domain, tables: TableNames = None) -> None:
     """
     settings = Settings.from_environment()
     _require_domain(domain)
-    from streaming.driver import run
+    from twofold.streaming.driver import run
 
     run(settings, domain, tables=full_names(tables or (), domain) or None)
 
@@ -77,7 +77,7 @@ def ingest_once(domain: Domain) -> None:
     """Ingest the records of the topics of DOMAIN into their events tables, then stop."""
     settings = Settings.from_environment()
     _require_domain(domain)
-    from streaming.driver import drain
+    from twofold.streaming.driver import drain
 
     drain(settings, domain, ingest=True, tables=[])
 
@@ -86,7 +86,7 @@ def maintain_once(domain: Domain, tables: TableNames = None) -> None:
     """Bring the tables of DOMAIN up to date with what was ingested, then stop."""
     settings = Settings.from_environment()
     _require_domain(domain)
-    from streaming.driver import drain
+    from twofold.streaming.driver import drain
 
     drain(settings, domain, ingest=False, tables=full_names(tables or (), domain) or None)
 
@@ -110,10 +110,10 @@ def backfill(
     if first and last:
         require_order(first, last)
     settings = Settings.from_environment()
-    from tables.declare.registry import load
+    from twofold.tables.declare.registry import load
 
     chosen = load().chosen([table])
-    from batch.rewrite.backfill import backfill_range, recompute
+    from twofold.batch.rewrite.backfill import backfill_range, recompute
 
     ranges = {found.full_name: backfill_range(found, first, last) for found in chosen}
     command = ["backfill", table, *(["--start", str(start), "--end", str(end)] if first and last else [])]
@@ -150,12 +150,12 @@ def reconcile(
 
     If nothing was touched it takes less than a second and starts no Spark.
     """
-    from tables.declare.registry import running_domains
+    from twofold.tables.declare.registry import running_domains
 
     settings = Settings.from_environment()
     names = table_names(tables) if tables else running_domains(settings)
     if pending:
-        from batch.pending_work import pending_tables
+        from twofold.batch.pending_work import pending_tables
 
         listed = pending_tables(settings, names)
         print_json(listed) if as_json else out.print("\n".join(listed) or "Nothing to do.", markup=False)
@@ -165,14 +165,14 @@ def reconcile(
             "--repair overwrites rows that nothing explains and needs approval.",
             hint="Run it in a terminal, which shows the rows and asks; or add --preview, or --yes.",
         )
-    from batch.reconcile import reconcile as run
+    from twofold.batch.reconcile import reconcile as run
 
     outcomes = run(settings, names, verify=verify and not repair)
     if repair:
         rewrite = RewriteMode(preview=preview, why=why, as_json=as_json)
         _repair(settings, names, ["reconcile", *(tables or ()), "--repair"], rewrite, yes=yes, approved_by=approved_by)
         return
-    from batch.ledgers.corrected_rows import with_corrected_rows
+    from twofold.batch.ledgers.corrected_rows import with_corrected_rows
 
     print_outcomes(with_corrected_rows(settings, outcomes), as_json)
 
@@ -187,8 +187,8 @@ def _repair(
     approved_by: str | None,
 ) -> None:
     """Plans to overwrite the rows that nothing explains, shows the plan, and publishes it if confirmed."""
-    from batch.reconcile import reconcile_tables
-    from tables.declare.registry import load
+    from twofold.batch.reconcile import reconcile_tables
+    from twofold.tables.declare.registry import load
 
     chosen, as_json = load().chosen(names), rewrite.as_json
     plan = plan_rewrite(
@@ -214,12 +214,12 @@ def quality(tables: TableNames = None, as_json: Json = False) -> None:
 
     Fails when a rule is broken; with --json it only reports it, in `passed`.
     """
-    from tables.declare.registry import load, running_domains
+    from twofold.tables.declare.registry import load, running_domains
 
     settings = Settings.from_environment()
     wanted = tables or running_domains(settings)
     names = full_names(wanted)
-    from batch.quality_check import quality as run
+    from twofold.batch.quality_check import quality as run
 
     verdicts = run(settings, names)
     if as_json:
@@ -254,10 +254,10 @@ def replay(
     """
     settings = Settings.from_environment()
     declared, span = parse_selection(topic, first, last, partitions, archived=archived)
-    from batch.rewrite.replay import decode, readable
+    from twofold.batch.rewrite.replay import decode, readable
 
     if dry_run:
-        from tables.refresh.open_platform import opened
+        from twofold.tables.refresh.open_platform import opened
 
         with opened(settings, "replay", [declared.domain]) as platform:
             _print_ranges(declared.full_name, readable(platform, declared, span), as_json)
@@ -309,7 +309,7 @@ def redrive(
     """
     settings = Settings.from_environment()
     declared, span = parse_selection(topic, first, last, partitions)
-    from batch.rewrite.redrive import redrive as decode_quarantined
+    from twofold.batch.rewrite.redrive import redrive as decode_quarantined
 
     chosen = [*(["--reason", reason] if reason else []), *_selection_arguments(first, last, partitions)]
     run_rewrite(
@@ -326,8 +326,8 @@ def parse_selection(
     name: str, first: str | None, last: str | None, partitions: str | None, *, archived: bool = False
 ) -> tuple[Topic, OffsetSelection]:
     """Parses a topic, by full or bare name, and a selection of its records."""
-    from batch.offset_selection import OffsetSelection
-    from tables.declare.registry import load
+    from twofold.batch.offset_selection import OffsetSelection
+    from twofold.tables.declare.registry import load
 
     topic = load().find_topic(name)
     span = OffsetSelection(
@@ -340,14 +340,14 @@ def parse_selection(
 
 
 def _require_domain(domain: str) -> None:
-    from tables.declare.registry import load
+    from twofold.tables.declare.registry import load
 
     load().require_domain(domain)
 
 
 def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
     """Returns full names of tables, each once and after its inputs; with `domain`, all must be of that domain."""
-    from tables.declare.registry import load
+    from twofold.tables.declare.registry import load
 
     if not names:
         return []
@@ -359,7 +359,7 @@ def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
 
 def table_names(names: Sequence[str]) -> list[str]:
     """Returns full names of tables, each once; a domain stays a name, since faulty tables of it may be left out."""
-    from tables.declare.registry import load
+    from twofold.tables.declare.registry import load
 
     domains = [name for name in names if name in load().domains]
     return [*domains, *full_names([name for name in names if name not in domains])]

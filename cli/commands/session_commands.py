@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import out
-from infra.errors import BadArgument
-from infra.settings import ROOT, Settings
+from twofold.cli.console import out
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.delta.lake import Lake
+    from twofold.infra.delta.lake import Lake
 
 GREETING = "spark: the session, F: pyspark.sql.functions. Ctrl-D leaves.\nViews: {views}"
 
@@ -33,8 +33,8 @@ def spark(
 
     With the platform down, or TWOFOLD_SPARK=local, the shell has a JVM of its own, and there is no connection string.
     """
-    from infra.delta.lake import Lake
-    from infra.spark.spark_client import find_endpoint, naming_lost_server, open_session
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.spark.spark_client import find_endpoint, naming_lost_server, open_session
 
     settings = Settings.from_environment()
     endpoint = find_endpoint(settings)
@@ -76,7 +76,7 @@ def mcp() -> None:
 
     It has tools for the dictionary of tables, queries, the history of a row, late records, and planned rewrites.
     """
-    from analysts.mcp_server import serve
+    from twofold.analysts.mcp_server import serve
 
     serve(Settings.from_environment())
 

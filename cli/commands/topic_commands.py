@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands.run_commands import TopicName
-from cli.console import out
-from infra.errors import BadArgument, BrokerUnreachable
-from infra.settings import Settings
+from twofold.cli.commands.run_commands import TopicName
+from twofold.cli.console import out
+from twofold.infra.errors import BadArgument, BrokerUnreachable
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
-    from tables.declare.topic import Topic
+    from twofold.tables.declare.topic import Topic
 
 IN_FLIGHT = 10_000  # kafka-python itself would buffer without bound
 LONGEST_NAME = 249  # of a topic, by Kafka
@@ -42,12 +42,12 @@ def send(
     """
     from kafka.errors import KafkaError
 
-    from infra.kafka.record_producer import producing
-    from infra.kafka.topic_admin import ensure_topics
-    from tables.declare.registry import load
-    from tables.refresh.events.record_sealer import sealing
-    from tables.refresh.events.sealed_topics import require_sealed
-    from tables.refresh.events.topic_specs import spec
+    from twofold.infra.kafka.record_producer import producing
+    from twofold.infra.kafka.topic_admin import ensure_topics
+    from twofold.tables.declare.registry import load
+    from twofold.tables.refresh.events.record_sealer import sealing
+    from twofold.tables.refresh.events.sealed_topics import require_sealed
+    from twofold.tables.refresh.events.topic_specs import spec
 
     settings, declared = Settings.from_environment(), load().find_topic(topic)
     if quarantined:
@@ -81,10 +81,10 @@ def _send_sealed(settings: Settings, topic: Topic) -> None:
     """Sends quarantined records again that were encrypted as a whole, and prints what became of them."""
     from kafka.errors import KafkaError
 
-    from batch.people.sealed_records import send_sealed_again
-    from infra.delta.lake import Lake
-    from infra.kafka.record_producer import producing
-    from infra.keys.key_store import KeyStore
+    from twofold.batch.people.sealed_records import send_sealed_again
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.kafka.record_producer import producing
+    from twofold.infra.keys.key_store import KeyStore
 
     producer_of = producing(settings, outage_s=60, most_bytes=topic.largest_record)
     with closing(KeyStore(settings)) as store, producer_of as producer:
@@ -119,10 +119,10 @@ def work(
     the environment. With exit code 0 the record is done, else it is delivered again after a pause, and goes to the
     topic TOPIC.NAME.dead when its deliveries are used up. Each record is done at least once, in no order.
     """
-    from infra.duration import parse_duration
-    from infra.kafka.topic_admin import ensure_topics
-    from outputs.work.work_queue import WorkQueue, count, run_below_reaper
-    from tables.declare.outputs.output import is_name
+    from twofold.infra.duration import parse_duration
+    from twofold.infra.kafka.topic_admin import ensure_topics
+    from twofold.outputs.work.work_queue import WorkQueue, count, run_below_reaper
+    from twofold.tables.declare.outputs.output import is_name
 
     if not is_name(name):
         raise BadArgument(
@@ -165,9 +165,9 @@ def _program(command: Sequence[str]) -> list[str]:
 
 def _topic_on_broker(settings: Settings, name: str) -> str:
     """Returns the full name of a topic that is declared, or that the broker has, such as one of dead letters."""
-    from infra.kafka.topic_admin import ensure_topics, offsets
-    from tables.declare.registry import load
-    from tables.refresh.events.topic_specs import spec
+    from twofold.infra.kafka.topic_admin import ensure_topics, offsets
+    from twofold.tables.declare.registry import load
+    from twofold.tables.refresh.events.topic_specs import spec
 
     try:
         declared = load().find_topic(name)

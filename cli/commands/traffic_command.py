@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import Json, make_table, out, print_json
-from cli.parsing import parse_days, parse_speed, require_share
-from infra.settings import Settings
-from infra.text.printable import shown_duration
+from twofold.cli.console import Json, make_table, out, print_json
+from twofold.cli.parsing import parse_days, parse_speed, require_share
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import shown_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from traffic.producer import Progress, Summary
+    from twofold.traffic.producer import Progress, Summary
 
 
 def traffic(
@@ -38,7 +38,7 @@ def traffic(
 
     Every acknowledgement of the broker goes to a journal, so that loss and duplication can be proven.
     """
-    from traffic.sources import source_of
+    from twofold.traffic.sources import source_of
 
     first, last = parse_days(start, end, source_of(domain).DEMO)
     times = parse_speed(speed)
@@ -46,8 +46,8 @@ def traffic(
     for option, share in shares.items():
         require_share(share, option)
     settings = Settings.from_environment()
-    from traffic.fault_injection import FaultInjection
-    from traffic.producer import run
+    from twofold.traffic.fault_injection import FaultInjection
+    from twofold.traffic.producer import run
 
     imperfections = FaultInjection(
         seed=seed, minutes_share=minutes, hours_share=hours, duplicate_share=duplicates, corrupt_share=corrupt

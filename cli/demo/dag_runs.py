@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cli.console import out, step
-from cli.demo.live_view import LINE
-from infra.errors import ProcessFailed
-from infra.settings import Settings
-from status.parts.unloaded_dags import why_unloaded
+from twofold.cli.console import out, step
+from twofold.cli.demo.live_view import LINE
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.settings import Settings
+from twofold.status.parts.unloaded_dags import why_unloaded
 
 if TYPE_CHECKING:
-    from infra.airflow.airflow_api import Client, TaskState
+    from twofold.infra.airflow.airflow_api import Client, TaskState
 
 LOADED_S = 180.0
 FINISHED_S = 900.0
@@ -54,7 +54,7 @@ def run_dag(
     Raises:
         ProcessFailed: it failed; names the task and its last log lines.
     """
-    from infra.airflow.airflow_api import Client
+    from twofold.infra.airflow.airflow_api import Client
 
     client = Client(settings)
     _await_dag(settings, client, dag)
@@ -74,7 +74,7 @@ def run_after(settings: Settings, dag: str, earlier: Collection[str]) -> DagRun:
     Raises:
         ProcessFailed: as `run_dag`.
     """
-    from infra.airflow.airflow_api import Client
+    from twofold.infra.airflow.airflow_api import Client
 
     client = Client(settings)
     deadline = time.monotonic() + TRIGGERED_S
@@ -88,7 +88,7 @@ def run_after(settings: Settings, dag: str, earlier: Collection[str]) -> DagRun:
 
 def triggered_runs(settings: Settings, dag: str) -> list[str]:
     """Lists the newest runs of a DAG that asset events started; empty while Airflow has not loaded it."""
-    from infra.airflow.airflow_api import Client
+    from twofold.infra.airflow.airflow_api import Client
 
     client = Client(settings)
     _await_dag(settings, client, dag)
@@ -97,7 +97,7 @@ def triggered_runs(settings: Settings, dag: str) -> list[str]:
 
 def _follow(client: Client, dag: str, run: str, answer: Callable[[Client, str, str], None] | None = None) -> DagRun:
     """Shows the progress of a run until it has succeeded."""
-    from infra.airflow.airflow_api import FINISHED
+    from twofold.infra.airflow.airflow_api import FINISHED
 
     with step(f"{dag}: queued") as running:
         printed, asked_at = "", None

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.panel import Panel
 
-from cli.console import make_table, out, step
-from cli.demo.live_view import LiveTraffic, feeding, moving
-from cli.parsing import parse_date
-from infra.errors import BadArgument, ProcessFailed, UnexplainedDifference, nearest
-from infra.settings import Settings
-from infra.text.printable import shown_duration
+from twofold.cli.console import make_table, out, step
+from twofold.cli.demo.live_view import LiveTraffic, feeding, moving
+from twofold.cli.parsing import parse_date
+from twofold.infra.errors import BadArgument, ProcessFailed, UnexplainedDifference, nearest
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import shown_duration
 
 if TYPE_CHECKING:
-    from cli.demo.demo_report import Account, TableAccount
-    from cli.demo.followers import Followed
-    from status.observer import Observer
-    from status.snapshot import Snapshot
-    from tables.declare.registry import Registry
-    from traffic.sources import TrafficSource
+    from twofold.cli.demo.demo_report import Account, TableAccount
+    from twofold.cli.demo.followers import Followed
+    from twofold.status.observer import Observer
+    from twofold.status.snapshot import Snapshot
+    from twofold.tables.declare.registry import Registry
+    from twofold.traffic.sources import TrafficSource
 
 TAIL = timedelta(days=3)
 LOOK_S = 1.5
@@ -57,7 +57,7 @@ def demo(
     Starts the platform with DOMAIN alone, sends its records with the delays and faults of a real source, lets Airflow
     reconcile and check, compares every table with what DuckDB makes of the source, and leaves the platform running.
     """
-    from traffic.sources import source_of
+    from twofold.traffic.sources import source_of
 
     source = source_of(domain)
     first = parse_date(start, "--start") if start else source.DEMO[0]
@@ -78,7 +78,7 @@ def demo(
 
 def _chosen(steps: str) -> list[str]:
     """Returns the names of steps; refuses others."""
-    from cli.demo.mission import STEPS
+    from twofold.cli.demo.mission import STEPS
 
     chosen = [] if steps == "none" else [name.strip() for name in steps.split(",")]
     if strange := [name for name in chosen if name not in STEPS]:
@@ -88,10 +88,10 @@ def _chosen(steps: str) -> list[str]:
 
 
 def _run(settings: Settings, domain: str, start: date, end: date, seconds: float, steps: Sequence[str]) -> Account:
-    from cli.commands.platform_commands import print_addresses
-    from cli.demo.mission import run_steps
-    from cli.platform_start import start_platform
-    from traffic.sources import DATABASES, FOLLOWED, MISSIONS, source_of
+    from twofold.cli.commands.platform_commands import print_addresses
+    from twofold.cli.demo.mission import run_steps
+    from twofold.cli.platform_start import start_platform
+    from twofold.traffic.sources import DATABASES, FOLLOWED, MISSIONS, source_of
 
     began = time.monotonic()
     out.rule("[bold]1[/] Start the platform", align="left")
@@ -112,8 +112,8 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
         run_steps(settings, domain, start, steps)
     out.rule("[bold]5[/] Prove it", align="left")
     with step("Compute every table from the source with DuckDB, compare row by row") as shown:
-        from cli.demo.demo_report import draw, record_proofs
-        from infra.delta.lake import Lake
+        from twofold.cli.demo.demo_report import draw, record_proofs
+        from twofold.infra.delta.lake import Lake
 
         account = draw(settings, registry, domain, unexplained, shown.count)
         record_proofs(Lake(settings), registry, account.tables)
@@ -135,7 +135,7 @@ def _require_source(source: TrafficSource, start: date, end: date) -> None:
 
 
 def _send_webhooks(settings: Settings, domain: str, day: date) -> None:
-    from traffic.sources import WEBHOOKS
+    from twofold.traffic.sources import WEBHOOKS
 
     if domain in WEBHOOKS:
         taken = WEBHOOKS[domain].send(settings, day)
@@ -153,8 +153,8 @@ def _stream(
         replayed: the topic whose month is to be in the archive; the records of the days after it close its segments,
             which a month does not fill.
     """
-    from infra.kafka.topic_admin import closing_segments
-    from status.observer import Observer
+    from twofold.infra.kafka.topic_admin import closing_segments
+    from twofold.status.observer import Observer
 
     feed = LiveTraffic(settings, domain, start, end + TAIL, seconds, rest=end)
     observer = Observer(settings, registry)
@@ -178,10 +178,10 @@ def _stream(
 
 def _copied(settings: Settings, domain: str) -> Callable[[], bool]:
     """Returns a function that checks whether each captured table has the rows of the database itself."""
-    from cli.demo.followers import not_forgotten
-    from cli.sql_query import Analyst
-    from infra.delta.lake import Lake
-    from traffic.sources import DATABASES
+    from twofold.cli.demo.followers import not_forgotten
+    from twofold.cli.sql_query import Analyst
+    from twofold.infra.delta.lake import Lake
+    from twofold.traffic.sources import DATABASES
 
     database, analyst = DATABASES.get(domain), Analyst(Lake(settings))
     if database is None:
@@ -240,7 +240,7 @@ def _behind(now: Snapshot) -> str:
 
 def _correct(settings: Settings, domain: str) -> Mapping[str, int]:
     """Reconciles and recomputes every closed row, and checks the changes; returns unexplained differences by table."""
-    from cli.demo.dag_runs import run_after, run_dag, triggered_runs
+    from twofold.cli.demo.dag_runs import run_after, run_dag, triggered_runs
 
     quality = f"{domain}.quality"
     earlier = triggered_runs(settings, quality)
@@ -256,8 +256,8 @@ def _correct(settings: Settings, domain: str) -> Mapping[str, int]:
 
 
 def _followers(settings: Settings, registry: Registry, domain: str) -> list[Followed]:
-    from cli.demo.followers import call_receiver, forget_person, hand_to_workers
-    from traffic.sources import FOLLOWED
+    from twofold.cli.demo.followers import call_receiver, forget_person, hand_to_workers
+    from twofold.traffic.sources import FOLLOWED
 
     table, topic, of_persons, kind = FOLLOWED[domain]
     with step(f"Call a receiver for each row of {table}") as running:

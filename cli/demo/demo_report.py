@@ -8,30 +8,30 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import Audited, run_name
-from cli.demo.followers import Followed, not_forgotten
-from cli.sql_query import Analyst
-from infra.delta.lake import QUARANTINE, Lake
-from infra.kafka.topic_admin import offsets
-from infra.settings import Settings
-from infra.sql.names import DUCKDB
-from outputs.copy_comparison import compare_copy
-from outputs.targets.open_target import open_target
-from status.fold import Facts
-from streaming.query.progress import last_of
-from tables.declare.code_fingerprint import fingerprint
-from traffic import ack_journal
-from traffic.expected import expected_tables
-from traffic.sources import source_of
-from traffic.table_diff import compare
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import Audited, run_name
+from twofold.cli.demo.followers import Followed, not_forgotten
+from twofold.cli.sql_query import Analyst
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.kafka.topic_admin import offsets
+from twofold.infra.settings import Settings
+from twofold.infra.sql.names import DUCKDB
+from twofold.outputs.copy_comparison import compare_copy
+from twofold.outputs.targets.open_target import open_target
+from twofold.status.fold import Facts
+from twofold.streaming.query.progress import last_of
+from twofold.tables.declare.code_fingerprint import fingerprint
+from twofold.traffic import ack_journal
+from twofold.traffic.expected import expected_tables
+from twofold.traffic.sources import source_of
+from twofold.traffic.table_diff import compare
 
 if TYPE_CHECKING:
-    from infra.kafka.topic_admin import PartitionOffsets
-    from tables.declare.outputs.output import Output
-    from tables.declare.registry import Registry
-    from tables.declare.table import Table
-    from tables.declare.topic import Topic
+    from twofold.infra.kafka.topic_admin import PartitionOffsets
+    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.registry import Registry
+    from twofold.tables.declare.table import Table
+    from twofold.tables.declare.topic import Topic
 
 COPY_S = 120.0
 """For so long the demo waits until a copy shows the newest version of its table."""
@@ -227,7 +227,7 @@ def fed_days(analyst: Analyst, domain: str) -> tuple[date, date]:
 
 def closed_before(settings: Settings, registry: Registry, table: Table) -> datetime | None:
     """Returns the watermark of a table's stream, or the least of its upstream streams; None if rows never close."""
-    from tables.declare.table import Table
+    from twofold.tables.declare.table import Table
 
     if table.closes_at:
         return last_of(settings, table.domain, table.name).watermark

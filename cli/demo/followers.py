@@ -15,21 +15,21 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from cli.sql_query import Analyst
-from infra.delta.lake import Lake
-from infra.errors import ProcessFailed
-from infra.kafka.topic_admin import offsets
-from infra.process.ports import HOST
-from infra.settings import ROOT, Settings
-from infra.sql.names import DUCKDB
-from outputs.next_step import next_step
-from outputs.targets.open_target import open_queue, open_sender
-from outputs.work.work_queue import WorkQueue
-from outputs.work.work_queue import count as state_of_queue
-from tables.declare.outputs.webhook_output import to_webhook
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from traffic.sources import FOLLOWED
+from twofold.cli.sql_query import Analyst
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.kafka.topic_admin import offsets
+from twofold.infra.process.ports import HOST
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.sql.names import DUCKDB
+from twofold.outputs.next_step import next_step
+from twofold.outputs.targets.open_target import open_queue, open_sender
+from twofold.outputs.work.work_queue import WorkQueue
+from twofold.outputs.work.work_queue import count as state_of_queue
+from twofold.tables.declare.outputs.webhook_output import to_webhook
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.traffic.sources import FOLLOWED
 
 Count = Callable[[int, int], None]
 NAME = "demo"
@@ -154,8 +154,8 @@ def hand_to_workers(settings: Settings, topic: str, count: Count) -> Followed:
 
 def forget_person(settings: Settings, registry: Registry, topic: str, kind: str) -> Followed:
     """Forgets the first person of a topic, and counts the rows whose values of the person cannot be read any more."""
-    from batch.people.certificate import certify
-    from infra.keys.key_store import KeyStore, Person
+    from twofold.batch.people.certificate import certify
+    from twofold.infra.keys.key_store import KeyStore, Person
 
     lake = Lake(settings)
     [[id]] = Analyst(lake).rows(f"SELECT min({kind}) FROM {topic}")
@@ -175,7 +175,7 @@ def not_forgotten(settings: Settings, analyst: Analyst, domain: str) -> str:
 
     The platform keeps no value that only a destroyed key could read, while the database and the source have it.
     """
-    from infra.keys.key_store import KeyStore, Person
+    from twofold.infra.keys.key_store import KeyStore, Person
 
     if domain not in FOLLOWED:
         return "true"

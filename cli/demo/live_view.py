@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from cli.console import make_table, out
-from infra.settings import Settings
-from infra.text.printable import shown_age, shown_duration
+from twofold.cli.console import make_table, out
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import shown_age, shown_duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from status.snapshot import QueryState, Snapshot
-    from traffic.producer import Progress, Summary
+    from twofold.status.snapshot import QueryState, Snapshot
+    from twofold.traffic.producer import Progress, Summary
 
     Show = Callable[["LiveTraffic", Snapshot], None]
 
@@ -63,8 +63,8 @@ class LiveTraffic:
         self._go_on.set()
 
     def run(self) -> None:
-        from traffic.fault_injection import FaultInjection
-        from traffic.producer import run
+        from twofold.traffic.fault_injection import FaultInjection
+        from twofold.traffic.producer import run
 
         try:
             self.summary = run(
@@ -141,7 +141,7 @@ def _picture(feed: LiveTraffic, now: Snapshot) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    from traffic.sources import source_of
+    from twofold.traffic.sources import source_of
 
     reached = feed.reached.date() if feed.reached else feed.start
     share = (reached - feed.start) / (feed.end - feed.start)

@@ -9,14 +9,14 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from cli.console import out, step
-from infra.errors import ProcessFailed
-from infra.offset_ranges import Ranges
-from infra.process.twofold_command import run_command
-from infra.settings import ROOT, Settings
-from infra.sql.names import DATAFUSION
-from tables.declare.metadata_columns import OFFSET, PARTITION
-from traffic.sources import MISSIONS, Mission
+from twofold.cli.console import out, step
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.offset_ranges import Ranges
+from twofold.infra.process.twofold_command import run_command
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.sql.names import DATAFUSION
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
+from twofold.traffic.sources import MISSIONS, Mission
 
 
 def run_steps(settings: Settings, domain: str, day: date, chosen: Collection[str]) -> None:
@@ -35,8 +35,8 @@ def run_steps(settings: Settings, domain: str, day: date, chosen: Collection[str
 
 def _replay(settings: Settings, domain: str, mission: Mission, day: date) -> None:
     """Lets a day be as a faulty decoder reads it, and decodes it again, from the archive if that has it."""
-    from cli.demo.dag_runs import approved, run_dag
-    from infra.kafka.topic_admin import offsets
+    from twofold.cli.demo.dag_runs import approved, run_dag
+    from twofold.infra.kafka.topic_admin import offsets
 
     bounds = offsets(settings, [mission.topic])[mission.topic]
     archived = {partition: bound.tiered for partition, bound in bounds.items() if bound.tiered}
@@ -68,7 +68,7 @@ def _misread(settings: Settings, mission: Mission, day: date, ends: Mapping[int,
     import pyarrow as pa
     from deltalake import CommitProperties
 
-    from infra.delta.lake import Lake
+    from twofold.infra.delta.lake import Lake
 
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     moments = [DATAFUSION.literal(at) for at in (start, start + timedelta(days=1))]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.console import make_table, out
+from twofold.cli.console import make_table, out
 
 if TYPE_CHECKING:
-    from batch.people.certificate import Certificate
+    from twofold.batch.people.certificate import Certificate
 
 _READABLE = {True: "Nothing of it can be read any more.", False: "Some of it can still be read."}
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cli.console import Json, out, print_json
-from infra.errors import BadArgument
-from infra.instants import from_epoch_ms
-from infra.settings import Settings
-from infra.text.printable import harmless
+from twofold.cli.console import Json, out, print_json
+from twofold.infra.errors import BadArgument
+from twofold.infra.instants import from_epoch_ms
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import harmless
 
 if TYPE_CHECKING:
-    from infra.keys.key_store import KeyStore
+    from twofold.infra.keys.key_store import KeyStore
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="The kind of person, as topics declare it: personal(...).")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The person's id, as records have it.")]
@@ -45,7 +45,7 @@ def forget(
     They are null from then on in whatever reads them: `reveal`, outputs, replays, rebuilds, records that arrive late.
     Until then `remember` takes it back. The id itself, times and counts stay. With --now it prints the certificate.
     """
-    from infra.keys.key_store import KeyStore
+    from twofold.infra.keys.key_store import KeyStore
 
     settings = Settings.from_environment()
     with closing(KeyStore(settings)) as store:
@@ -69,9 +69,9 @@ def forget(
 
 def remember(kind: Kind, id: Id) -> None:
     """Take `forget` back, as long as the key is not destroyed."""
-    from batch.people.export import require_person
-    from infra.keys.key_store import KeyStore
-    from tables.declare.registry import load
+    from twofold.batch.people.export import require_person
+    from twofold.infra.keys.key_store import KeyStore
+    from twofold.tables.declare.registry import load
 
     person = require_person(load(), kind, id)
     with closing(KeyStore(Settings.from_environment())) as store:
@@ -81,12 +81,12 @@ def remember(kind: Kind, id: Id) -> None:
 
 def export(kind: Kind, id: Id) -> None:
     """Print all that is held of a person as JSON: rows of events and tables, with the person's values decrypted."""
-    from batch.people.export import export as collect
-    from batch.people.export import require_person
-    from infra.delta.lake import Lake
-    from infra.keys.key_store import KeyStore
-    from infra.keys.reader import Reader
-    from tables.declare.registry import load
+    from twofold.batch.people.export import export as collect
+    from twofold.batch.people.export import require_person
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.keys.key_store import KeyStore
+    from twofold.infra.keys.reader import Reader
+    from twofold.tables.declare.registry import load
 
     settings, registry = Settings.from_environment(), load()
     person = require_person(registry, kind, id)
@@ -120,8 +120,8 @@ def _chosen(store: KeyStore, kind: str, id: str, ref: str, *, is_added: bool) ->
     Raises:
         BadArgument: there is no such kind or person.
     """
-    from batch.people.export import require_person
-    from tables.declare.registry import load
+    from twofold.batch.people.export import require_person
+    from twofold.tables.declare.registry import load
 
     if ref:
         is_known = not kind and set(ref) <= set("0123456789abcdef") and len(ref) == REF_DIGITS
@@ -153,8 +153,8 @@ def _print_end(store: KeyStore, chosen: _Person, *, is_shown: bool) -> None:
 
 def _print_ref(chosen: _Person, *, as_json: bool) -> None:
     """Prints the ref of a person, and the DAGs that take it."""
-    from tables.declare.personal import owners_of
-    from tables.declare.registry import load
+    from twofold.tables.declare.personal import owners_of
+    from twofold.tables.declare.registry import load
 
     topics = load().topics.values()
     domains = sorted({t.domain for t in topics if any(owner.kind == chosen.kind for owner in owners_of(t))})
@@ -169,10 +169,10 @@ def _print_ref(chosen: _Person, *, as_json: bool) -> None:
 
 def _certify(settings: Settings, store: KeyStore, chosen: _Person, *, as_json: bool, patience_s: float = 0.0) -> None:
     """Prints what is held of a person, once copies are without it or the time is over."""
-    from batch.people.certificate import certify, wait_for_copies
-    from cli.people.certificate_view import as_markdown, print_certificate
-    from infra.delta.lake import Lake
-    from tables.declare.registry import load
+    from twofold.batch.people.certificate import certify, wait_for_copies
+    from twofold.cli.people.certificate_view import as_markdown, print_certificate
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.registry import load
 
     lake, registry, state = Lake(settings), load(), store.state(chosen.ref)
     if state is None:

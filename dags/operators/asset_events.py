@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.sdk import AssetAlias, BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from dags.operators.assets import change_facts, domain_asset, table_asset
-from dags.operators.command_report import TableReport, changed_tables, of_table, read_reports
+from twofold.dags.operators.assets import change_facts, domain_asset, table_asset
+from twofold.dags.operators.command_report import TableReport, changed_tables, of_table, read_reports
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

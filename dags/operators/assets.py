@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow.sdk import Asset, AssetAlias
 
-from dags.operators.command_report import TableReport
-from tables.declare.table import Table
-from tables.declare.topic import Topic
+from twofold.dags.operators.command_report import TableReport
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
 
 
 def table_asset(full_name: str) -> Asset:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dags.operators.report_task import ReportOperator
-from infra.errors import TwofoldError, UnexplainedDifference
+from twofold.dags.operators.report_task import ReportOperator
+from twofold.infra.errors import TwofoldError, UnexplainedDifference
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

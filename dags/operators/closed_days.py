@@ -8,8 +8,8 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from infra.atomic_write import write_atomically
-from infra.settings import Settings
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.settings import Settings
 
 
 class Days(NamedTuple):

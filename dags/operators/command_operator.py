@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from dags.operators.managed_subprocess import Ended, ManagedSubprocess
-from infra.airflow.airflow_api import Client
-from infra.errors import TwofoldError
-from infra.settings import Settings
+from twofold.dags.operators.managed_subprocess import Ended, ManagedSubprocess
+from twofold.infra.airflow.airflow_api import Client
+from twofold.infra.errors import TwofoldError
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
-from infra.errors import ProcessFailed
+from twofold.infra.errors import ProcessFailed
 
 
 @dataclass(frozen=True, kw_only=True)

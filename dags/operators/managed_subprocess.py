@@ -15,9 +15,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
-from infra.atomic_write import write_atomically
-from infra.process.process_reaper import ReaperCommand, kill_tagged
-from infra.settings import ROOT
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.process.process_reaper import ReaperCommand, kill_tagged
+from twofold.infra.settings import ROOT
 
 # Airflow kills a task that does not end within 5 s of SIGTERM.
 STOP_WAIT_S = 3
@@ -74,7 +74,7 @@ class ManagedSubprocess:
         command_file = self._pid_file.with_suffix(".command")
         command.save(command_file)
         reaper = self._reaper = subprocess.Popen(
-            [sys.executable, "-m", "infra.process.process_reaper", "--command", str(command_file)],
+            [sys.executable, "-m", "twofold.infra.process.process_reaper", "--command", str(command_file)],
             cwd=ROOT,
             env=self._environment,
             stdin=subprocess.DEVNULL,

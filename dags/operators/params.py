@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 
-from infra.errors import BadArgument
+from twofold.infra.errors import BadArgument
 
 Params = Mapping[str, object]
 INSTANT = r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-][\d:]+)"

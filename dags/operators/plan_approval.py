@@ -9,13 +9,13 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.operators.command_operator import CommandOperator
-from infra.airflow.dag_names import APPROVE, REASON
+from twofold.dags.operators.command_operator import CommandOperator
+from twofold.infra.airflow.dag_names import APPROVE, REASON
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from dags.operators.managed_subprocess import Ended
+    from twofold.dags.operators.managed_subprocess import Ended
 
 PREVIEW, PUBLISH = "preview", "publish"
 """The tasks of each DAG that rewrites history, before `APPROVE` and after it."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dags.operators.report_task import ReportOperator
-from infra.errors import QualityFailed
+from twofold.dags.operators.report_task import ReportOperator
+from twofold.infra.errors import QualityFailed
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.operators.command_operator import TRY_AGAIN, CommandOperator, message
-from dags.operators.params import LONGEST_WAIT_MIN, wait_s
-from infra.errors import TwofoldError
+from twofold.dags.operators.command_operator import TRY_AGAIN, CommandOperator, message
+from twofold.dags.operators.params import LONGEST_WAIT_MIN, wait_s
+from twofold.infra.errors import TwofoldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from airflow.sdk import Context
 
-    from dags.operators.managed_subprocess import Ended
+    from twofold.dags.operators.managed_subprocess import Ended
 
 LOOK_EVERY_S = 30
 

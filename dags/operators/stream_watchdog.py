@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dags.operators.assets import table_asset
-from dags.operators.closed_days import keep_closed_days
-from dags.operators.command_operator import CommandOperator
-from infra.delta.lake import Lake
-from infra.errors import ProcessFailed, TwofoldError
-from infra.process.file_locks import is_held
-from infra.settings import Settings
+from twofold.dags.operators.assets import table_asset
+from twofold.dags.operators.closed_days import keep_closed_days
+from twofold.dags.operators.command_operator import CommandOperator
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import ProcessFailed, TwofoldError
+from twofold.infra.process.file_locks import is_held
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -107,7 +107,7 @@ class StreamOperator(CommandOperator):
         return status["health"][self.domain]
 
     def _restart(self, settings: Settings, names: list[str]) -> None:
-        from infra.process import supervisor
+        from twofold.infra.process import supervisor
 
         for name in names:
             self.log.warning("restarting process=%s", name)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.operators.asset_events import ANNOUNCE, publish_change
-from dags.operators.command_operator import CommandOperator
-from dags.operators.command_report import TableReport, changed_tables, of_table, read_reports
-from infra.errors import UnexplainedDifference
+from twofold.dags.operators.asset_events import ANNOUNCE, publish_change
+from twofold.dags.operators.command_operator import CommandOperator
+from twofold.dags.operators.command_report import TableReport, changed_tables, of_table, read_reports
+from twofold.infra.errors import UnexplainedDifference
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

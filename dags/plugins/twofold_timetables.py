@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from dags.day_partitions import DayPartitions
+from twofold.dags.day_partitions import DayPartitions
 
 
 class TwofoldTimetables(AirflowPlugin):

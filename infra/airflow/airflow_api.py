@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from infra.airflow import airflow_processes
-from infra.airflow.dag_names import APPROVE, REASON
-from infra.errors import BadArgument, ProcessFailed
-from infra.settings import ADMIN, Settings
+from twofold.infra.airflow import airflow_processes
+from twofold.infra.airflow.dag_names import APPROVE, REASON
+from twofold.infra.errors import BadArgument, ProcessFailed
+from twofold.infra.settings import ADMIN, Settings
 
 TIMEOUT_S = 30
 LOOKS = 3

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from infra.errors import ProcessFailed
-from infra.process.ports import HOST
-from infra.process.secret_files import ensure_secret
-from infra.process.supervisord import Program
-from infra.settings import ADMIN, ROOT, Settings
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.process.ports import HOST
+from twofold.infra.process.secret_files import ensure_secret
+from twofold.infra.process.supervisord import Program
+from twofold.infra.settings import ADMIN, ROOT, Settings
 
 DAGS = ROOT / "dags"
 # Without --skip-serve-logs two of them would serve their logs to the world, on fixed ports.

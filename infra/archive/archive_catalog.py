@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from infra.archive.format.segment_metadata import TOPIC, Record, parse
-from infra.archive.format.segment_store import Store
-from infra.archive.read_plan import Archive
-from infra.archive.segment_manifest import archived, copied_segments
-from infra.errors import BrokerUnreachable
-from infra.kafka.topic_admin import reach
-from infra.settings import Settings
+from twofold.infra.archive.format.segment_metadata import TOPIC, Record, parse
+from twofold.infra.archive.format.segment_store import Store
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_manifest import archived, copied_segments
+from twofold.infra.errors import BrokerUnreachable
+from twofold.infra.kafka.topic_admin import reach
+from twofold.infra.settings import Settings
 
 TIMEOUT_S = 30.0
 

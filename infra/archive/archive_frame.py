@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.archive.read_plan import Archive
-from infra.archive.read_tasks import read_task, tasks
-from infra.kafka.record_columns import COLUMNS, schema
-from infra.offset_ranges import RangesOf
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.read_tasks import read_task, tasks
+from twofold.infra.kafka.record_columns import COLUMNS, schema
+from twofold.infra.offset_ranges import RangesOf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

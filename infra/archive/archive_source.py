@@ -11,13 +11,13 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from infra.archive.archive_catalog import open_archive
-from infra.archive.read_plan import ArchivedBounds
-from infra.archive.read_tasks import read_task, tasks
-from infra.errors import BadArgument, NotArchived
-from infra.kafka.record_columns import COLUMNS, schema
-from infra.offset_ranges import Ranges
-from infra.settings import Settings
+from twofold.infra.archive.archive_catalog import open_archive
+from twofold.infra.archive.read_plan import ArchivedBounds
+from twofold.infra.archive.read_tasks import read_task, tasks
+from twofold.infra.errors import BadArgument, NotArchived
+from twofold.infra.kafka.record_columns import COLUMNS, schema
+from twofold.infra.offset_ranges import Ranges
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -9,14 +9,14 @@ from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
-from infra.archive.archive_frame import frame
-from infra.archive.read_plan import Archive, ArchivedBounds
-from infra.errors import LogGap, NotArchived
-from infra.kafka.record_columns import COLUMNS, HEADERS, schema
-from infra.kafka.spark_source import source_options
-from infra.kafka.topic_admin import PartitionOffsets, offsets
-from infra.offset_ranges import Ranges, batches_of_size
-from infra.settings import Settings
+from twofold.infra.archive.archive_frame import frame
+from twofold.infra.archive.read_plan import Archive, ArchivedBounds
+from twofold.infra.errors import LogGap, NotArchived
+from twofold.infra.kafka.record_columns import COLUMNS, HEADERS, schema
+from twofold.infra.kafka.spark_source import source_options
+from twofold.infra.kafka.topic_admin import PartitionOffsets, offsets
+from twofold.infra.offset_ranges import Ranges, batches_of_size
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from infra.archive.format.segment import Segment
-from infra.archive.format.segment_indexes import (
+from twofold.infra.archive.format.segment import Segment
+from twofold.infra.archive.format.segment_indexes import (
     Aborted,
     OffsetIndex,
     aborted_transactions,
     offset_index,
     open_transactions,
 )
-from infra.archive.format.segment_store import Store
-from infra.archive.segment_manifest import ArchivedPartition, Piece
-from infra.archive.segment_reader import Part
-from infra.errors import BadArgument, LogGap, NotArchived
-from infra.offset_ranges import RangesOf
+from twofold.infra.archive.format.segment_store import Store
+from twofold.infra.archive.segment_manifest import ArchivedPartition, Piece
+from twofold.infra.archive.segment_reader import Part
+from twofold.infra.errors import BadArgument, LogGap, NotArchived
+from twofold.infra.offset_ranges import RangesOf
 
 SPLIT_BYTES = 64 << 20
 

@@ -10,11 +10,11 @@ from math import ceil
 import msgspec
 import pyarrow as pa
 
-from infra.archive.format.segment_store import Store
-from infra.archive.read_plan import Archive
-from infra.archive.segment_reader import Part, read_all
-from infra.kafka.record_columns import schema
-from infra.offset_ranges import RangesOf
+from twofold.infra.archive.format.segment_store import Store
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_reader import Part, read_all
+from twofold.infra.kafka.record_columns import schema
+from twofold.infra.offset_ranges import RangesOf
 
 TASK_BYTES = 16 << 20
 PARTS = 4  # of a task, at least, if segments are large relative to the read

@@ -10,14 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from crc32c import crc32c
 
-from infra.archive.format import codecs, record_parser, record_rows
-from infra.archive.format.record_batches import CHECKED_FROM, CONTROL, HEADER_BYTES, MAX_BATCH_BYTES, Batches
-from infra.archive.format.segment import Segment
-from infra.archive.format.segment_indexes import Aborted
-from infra.archive.format.segment_store import Store
-from infra.archive.format.transaction_visibility import Visibility
-from infra.compiled import Bytes
-from infra.kafka import record_columns
+from twofold.infra.archive.format import codecs, record_parser, record_rows
+from twofold.infra.archive.format.record_batches import CHECKED_FROM, CONTROL, HEADER_BYTES, MAX_BATCH_BYTES, Batches
+from twofold.infra.archive.format.segment import Segment
+from twofold.infra.archive.format.segment_indexes import Aborted
+from twofold.infra.archive.format.segment_store import Store
+from twofold.infra.archive.format.transaction_visibility import Visibility
+from twofold.infra.compiled import Bytes
+from twofold.infra.kafka import record_columns
 
 WINDOW_BYTES = 8 << 20  # read at once
 _BEYOND_BYTES = 256 << 10  # read at once to see how a transaction ends behind a part

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from infra.errors import BadDeclaration
+from twofold.infra.errors import BadDeclaration
 
 PREFIX = "twofold_"
 LONGEST_NAME = 63

@@ -11,16 +11,16 @@ from typing import Any
 
 from psycopg import sql
 
-from infra.capture import kafka_connect
-from infra.capture.captured_table import MARK_PREFIX, PREFIX, UNCHANGED, Capture, again, snapshot_number
-from infra.capture.catalog_changes import lost_since, to_note, unfit_table
-from infra.capture.log_marks import MARK_CHANGES
-from infra.capture.table_catalog import CatalogTable, note_again, note_table, table_today
-from infra.errors import CaptureFailed, ConnectUnreachable, StatementRefused, TwofoldError
-from infra.postgres.database_connection import address, connected, query
-from infra.process.readiness import until_answered
-from infra.settings import Settings
-from infra.sql.names import POSTGRES
+from twofold.infra.capture import kafka_connect
+from twofold.infra.capture.captured_table import MARK_PREFIX, PREFIX, UNCHANGED, Capture, again, snapshot_number
+from twofold.infra.capture.catalog_changes import lost_since, to_note, unfit_table
+from twofold.infra.capture.log_marks import MARK_CHANGES
+from twofold.infra.capture.table_catalog import CatalogTable, note_again, note_table, table_today
+from twofold.infra.errors import CaptureFailed, ConnectUnreachable, StatementRefused, TwofoldError
+from twofold.infra.postgres.database_connection import address, connected, query
+from twofold.infra.process.readiness import until_answered
+from twofold.infra.settings import Settings
+from twofold.infra.sql.names import POSTGRES
 
 RELEASE_S = 30.0  # how long a stopped connector may hold its slot
 
@@ -435,7 +435,7 @@ def main(arguments: list[str]) -> int:
                 return error.exit_code
             return 0
         case _:
-            print(f"Usage: python -m infra.capture.debezium_connector remove {PREFIX}<number>_<topic>", file=sys.stderr)
+            print(f"Usage: python -m twofold.infra.capture.debezium_connector remove {PREFIX}<number>_<topic>", file=sys.stderr)
             return 2
 
 

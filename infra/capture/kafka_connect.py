@@ -8,15 +8,15 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from infra import jars
-from infra.errors import ConnectUnreachable, ProcessFailed
-from infra.java import java
-from infra.kafka.broker import CONSOLE, as_properties
-from infra.postgres.database_connection import address
-from infra.process.ports import HOST
-from infra.process.readiness import until_answered
-from infra.process.supervisord import Program
-from infra.settings import Settings
+from twofold.infra import jars
+from twofold.infra.errors import ConnectUnreachable, ProcessFailed
+from twofold.infra.java import java
+from twofold.infra.kafka.broker import CONSOLE, as_properties
+from twofold.infra.postgres.database_connection import address
+from twofold.infra.process.ports import HOST
+from twofold.infra.process.readiness import until_answered
+from twofold.infra.process.supervisord import Program
+from twofold.infra.settings import Settings
 
 NAME = "connect"
 HEAP = "400m"

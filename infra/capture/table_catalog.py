@@ -9,8 +9,8 @@ from typing import Any
 
 from psycopg import sql
 
-from infra.postgres.database_connection import Connection, query
-from infra.settings import Settings
+from twofold.infra.postgres.database_connection import Connection, query
+from twofold.infra.settings import Settings
 
 _COLUMN = """jsonb_build_object(
     'name', a.attname,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from infra.delta.lake import Lake
-from infra.duckdb_session import query
-from infra.errors import ChangesGone, ChangesUnread
-from infra.sql.names import DATAFUSION, DUCKDB
+from twofold.infra.delta.lake import Lake
+from twofold.infra.duckdb_session import query
+from twofold.infra.errors import ChangesGone, ChangesUnread
+from twofold.infra.sql.names import DATAFUSION, DUCKDB
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from infra.delta.file_statistics import parquet_properties
-from infra.delta.trim import LEDGER, Trim, set_properties
+from twofold.infra.delta.file_statistics import parquet_properties
+from twofold.infra.delta.trim import LEDGER, Trim, set_properties
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, PostCommitHookProperties
 
-    from infra.delta.lake import Lake
+    from twofold.infra.delta.lake import Lake
 
 TARGET = 4 << 20
 """Bytes of a file that a MERGE rewrites in a tenth of a second or two."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.instants import epoch_ms
-from infra.sql.names import DATAFUSION
+from twofold.infra.instants import epoch_ms
+from twofold.infra.sql.names import DATAFUSION
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -16,23 +16,23 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from infra.delta.compaction import after_commit
-from infra.delta.file_statistics import parquet_properties
-from infra.delta.lake import Lake
-from infra.delta.logged_commit import WRITER, LoggedCommit
-from infra.delta.merge import Merge, equal, greater
-from infra.delta.open_table import OpenTable
-from infra.delta.trim import Trim
-from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
-from infra.rows.rows import are_here, column_names, column_types, dialect_of, here, in_spark, run_sql
-from infra.sql.names import DATAFUSION, SPARK, Dialect
+from twofold.infra.delta.compaction import after_commit
+from twofold.infra.delta.file_statistics import parquet_properties
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.logged_commit import WRITER, LoggedCommit
+from twofold.infra.delta.merge import Merge, equal, greater
+from twofold.infra.delta.open_table import OpenTable
+from twofold.infra.delta.trim import Trim
+from twofold.infra.errors import QualityFailed, SchemaMismatch, WriteConflict
+from twofold.infra.rows.rows import are_here, column_names, column_types, dialect_of, here, in_spark, run_sql
+from twofold.infra.sql.names import DATAFUSION, SPARK, Dialect
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import TypeIs
 
-    from infra.rows.rows import Rows
+    from twofold.infra.rows.rows import Rows
 
 Change = Literal["insert", "update", "delete"]
 CHANGE = "_change"

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from infra.atomic_write import write_atomically
-from infra.process.file_locks import exclusive
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.process.file_locks import exclusive
 
 REPLACED_IN_CHECKPOINTS = {"delta.deletedFileRetentionDuration": "interval 1 hours"}
 """The property of tables by which a checkpoint forgets replaced files; nothing goes by it but its size."""

@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from infra.atomic_write import settle
-from infra.delta.file_statistics import forget_untrue_bounds, with_true_bounds
-from infra.delta.history import REPLACED_IN_CHECKPOINTS, History
-from infra.delta.logged_commit import LoggedCommit, info_of, parsed_commit
-from infra.delta.version_checksum import write_checksum
-from infra.errors import BadArgument, DamagedLog, SchemaMismatch
+from twofold.infra.atomic_write import settle
+from twofold.infra.delta.file_statistics import forget_untrue_bounds, with_true_bounds
+from twofold.infra.delta.history import REPLACED_IN_CHECKPOINTS, History
+from twofold.infra.delta.logged_commit import LoggedCommit, info_of, parsed_commit
+from twofold.infra.delta.version_checksum import write_checksum
+from twofold.infra.errors import BadArgument, DamagedLog, SchemaMismatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 QUARANTINE = "_quarantine"
 COPIES = "_copies"

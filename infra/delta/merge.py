@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from infra.delta.compaction import after_commit
-from infra.delta.datafusion_sql import span
-from infra.delta.file_statistics import parquet_properties
-from infra.rows.rows import without_maps
-from infra.sql.names import DATAFUSION, SPARK, Dialect
+from twofold.infra.delta.compaction import after_commit
+from twofold.infra.delta.datafusion_sql import span
+from twofold.infra.delta.file_statistics import parquet_properties
+from twofold.infra.rows.rows import without_maps
+from twofold.infra.sql.names import DATAFUSION, SPARK, Dialect
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from infra.rows.rows import Rows
+    from twofold.infra.rows.rows import Rows
 
 
 _turns: WeakKeyDictionary[SparkSession, Lock] = WeakKeyDictionary()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from infra.delta.lake import Lake
+    from twofold.infra.delta.lake import Lake
 
 _TRUSTED_S = 60.0
 _FURTHER = 60  # versions: then it is opened from a newer checkpoint

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from infra.delta.lake import Lake
-from infra.delta.logged_commit import logged_version
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.logged_commit import logged_version
 
 _LAST_CHECKPOINT = "_last_checkpoint"
 _BEFORE = "_before"

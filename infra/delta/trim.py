@@ -20,13 +20,13 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 
-from infra.delta.history import REPLACED_IN_CHECKPOINTS, Floor, Hold
-from infra.delta.logged_commit import info_of, logged_version
+from twofold.infra.delta.history import REPLACED_IN_CHECKPOINTS, Floor, Hold
+from twofold.infra.delta.logged_commit import info_of, logged_version
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from infra.delta.lake import Lake
+    from twofold.infra.delta.lake import Lake
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _SHARE = 20  # of the time between two trims that one may take

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.encodings.column_types import FieldType
+from twofold.infra.encodings.column_types import FieldType
 
 Numbers = npt.NDArray[np.int64]
 Build = Callable[[list[Any], Numbers], pa.Array]

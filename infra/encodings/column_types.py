@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from infra.errors import BadDeclaration
+from twofold.infra.errors import BadDeclaration
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.encodings.record_format import RecordFormat
+from twofold.infra.encodings.record_format import RecordFormat
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from infra.encodings.column_types import FieldType
+from twofold.infra.encodings.column_types import FieldType
 
 if TYPE_CHECKING:
-    from infra.encodings.schema_files import SchemaFiles
+    from twofold.infra.encodings.schema_files import SchemaFiles
 
 
 @dataclass(frozen=True, kw_only=True)

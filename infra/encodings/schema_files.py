@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from infra.errors import BadDeclaration
-from infra.settings import ROOT
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.settings import ROOT
 
 FOLDER = ROOT / "schemas"
 GUIDS = "guids.json"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from infra.encodings.schema_files import Schema, SchemaFiles
-from infra.kafka.schema_registry import SchemaRegistry
-from infra.settings import Settings
+from twofold.infra.encodings.schema_files import Schema, SchemaFiles
+from twofold.infra.kafka.schema_registry import SchemaRegistry
+from twofold.infra.settings import Settings
 
 
 def find_schema(files: SchemaFiles, name: int | str) -> Schema:

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.encodings.column_types import FieldType
-from infra.encodings.parsed_records import Parsed, sized, without_gc
-from infra.encodings.record_format import BadSchema, Misfit, RecordFormat
-from infra.encodings.schema_files import Schema, SchemaFiles
-from infra.encodings.schema_framing import HEADER, Framed, framed
-from infra.encodings.schema_lookup import find_schema
-from infra.kafka.record_columns import HEADERS
+from twofold.infra.encodings.column_types import FieldType
+from twofold.infra.encodings.parsed_records import Parsed, sized, without_gc
+from twofold.infra.encodings.record_format import BadSchema, Misfit, RecordFormat
+from twofold.infra.encodings.schema_files import Schema, SchemaFiles
+from twofold.infra.encodings.schema_framing import HEADER, Framed, framed
+from twofold.infra.encodings.schema_lookup import find_schema
+from twofold.infra.kafka.record_columns import HEADERS
 
 Reading = TypeVar("Reading")
 

@@ -9,14 +9,14 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra import jars
-from infra.errors import BrokerUnreachable, ProcessFailed
-from infra.java import java, late_c2
-from infra.kafka.topic_admin import reach
-from infra.process.ports import HOST
-from infra.process.readiness import until_answered
-from infra.process.supervisord import Program
-from infra.settings import Settings
+from twofold.infra import jars
+from twofold.infra.errors import BrokerUnreachable, ProcessFailed
+from twofold.infra.java import java, late_c2
+from twofold.infra.kafka.topic_admin import reach
+from twofold.infra.process.ports import HOST
+from twofold.infra.process.readiness import until_answered
+from twofold.infra.process.supervisord import Program
+from twofold.infra.settings import Settings
 
 NAME = "broker"
 HEAP = "400m"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from infra.errors import BrokerUnreachable, WriteConflict
-from infra.kafka.topic_admin import offsets
-from infra.settings import Settings
+from twofold.infra.errors import BrokerUnreachable, WriteConflict
+from twofold.infra.kafka.topic_admin import offsets
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, KafkaProducer

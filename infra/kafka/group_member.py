@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BrokerUnreachable
-from infra.settings import Settings
+from twofold.infra.errors import BrokerUnreachable
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition

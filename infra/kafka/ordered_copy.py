@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from threading import Event
 from typing import TYPE_CHECKING
 
-from infra.errors import BrokerUnreachable, ProcessFailed
-from infra.kafka.group_member import Record, record_of
-from infra.kafka.topic_admin import topic_ids
-from infra.settings import Settings
+from twofold.infra.errors import BrokerUnreachable, ProcessFailed
+from twofold.infra.kafka.group_member import Record, record_of
+from twofold.infra.kafka.topic_admin import topic_ids
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from infra.errors import BrokerUnreachable
-from infra.settings import Settings
+from twofold.infra.errors import BrokerUnreachable
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from infra.errors import RegistryUnreachable
+from twofold.infra.errors import RegistryUnreachable
 
 _TIMEOUT_S = 10
 _UNKNOWN_S = 30  # an unknown id is asked for again after this long

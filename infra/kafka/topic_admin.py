@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from infra.errors import BadArgument, BrokerUnreachable
-from infra.settings import Settings
+from twofold.infra.errors import BadArgument, BrokerUnreachable
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from infra.errors import BrokerUnreachable
-from infra.kafka.topic_admin import TIMEOUT_S, reach
-from infra.offset_ranges import Range, Spans
-from infra.settings import Settings
+from twofold.infra.errors import BrokerUnreachable
+from twofold.infra.kafka.topic_admin import TIMEOUT_S, reach
+from twofold.infra.offset_ranges import Range, Spans
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient

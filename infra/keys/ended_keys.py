@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from infra.delta.compaction import compact_without_history
-from infra.delta.datafusion_sql import select
-from infra.delta.delta_writer import Writer
-from infra.delta.lake import Lake
-from infra.errors import BadArgument
+from twofold.infra.delta.compaction import compact_without_history
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 FORGOTTEN = "ledger.forgotten"
 SCHEMA = pa.schema(

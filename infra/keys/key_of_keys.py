@@ -11,10 +11,10 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
 
-from infra.atomic_write import settle
-from infra.errors import BadSetting
-from infra.private_file import Faults, private_lines
-from infra.settings import Settings
+from twofold.infra.atomic_write import settle
+from twofold.infra.errors import BadSetting
+from twofold.infra.private_file import Faults, private_lines
+from twofold.infra.settings import Settings
 
 SETTING = "TWOFOLD_KEY_OF_KEYS"
 BYTES = 32

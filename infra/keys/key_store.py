@@ -14,13 +14,13 @@ from pathlib import Path
 from threading import RLock
 from typing import NamedTuple
 
-from infra.atomic_write import settle
-from infra.errors import BadArgument, BadSetting
-from infra.keys.ciphertext import Key
-from infra.keys.ended_keys import End, EndedKeys
-from infra.keys.key_of_keys import BYTES, KeyOfKeys, make_key_of_keys, read_keys_of_keys, write_keys_of_keys
-from infra.process.file_locks import exclusive
-from infra.settings import Settings
+from twofold.infra.atomic_write import settle
+from twofold.infra.errors import BadArgument, BadSetting
+from twofold.infra.keys.ciphertext import Key
+from twofold.infra.keys.ended_keys import End, EndedKeys
+from twofold.infra.keys.key_of_keys import BYTES, KeyOfKeys, make_key_of_keys, read_keys_of_keys, write_keys_of_keys
+from twofold.infra.process.file_locks import exclusive
+from twofold.infra.settings import Settings
 
 SETTING = "TWOFOLD_KEYS"
 _SECRET_BYTES, _ID_BYTES, _INDEX_BYTES = 64, 16, 32

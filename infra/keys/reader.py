@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from infra.keys.ciphertext import Key, unseal
-from infra.keys.key_store import KeyStore
+from twofold.infra.keys.ciphertext import Key, unseal
+from twofold.infra.keys.key_store import KeyStore
 
 
 class Reader:

@@ -13,10 +13,10 @@ from psycopg.abc import RV, Params, PQGen
 from psycopg.abc import QueryNoTemplate as Query
 from psycopg.rows import TupleRow
 
-from infra.errors import DatabaseUnreachable, StatementRefused
-from infra.process.ports import HOST
-from infra.process.secret_files import ensure_secret
-from infra.settings import Settings
+from twofold.infra.errors import DatabaseUnreachable, StatementRefused
+from twofold.infra.process.ports import HOST
+from twofold.infra.process.secret_files import ensure_secret
+from twofold.infra.settings import Settings
 
 USER = "twofold"
 DATABASE = "postgres"

@@ -10,13 +10,13 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from infra.errors import DatabaseUnreachable, MissingTool, ProcessFailed
-from infra.postgres.database_connection import USER, connected_to, password, query, supervised_address
-from infra.process.ports import HOST
-from infra.process.readiness import until_answered
-from infra.process.supervisord import Program
-from infra.settings import Settings
-from infra.sql.names import POSTGRES
+from twofold.infra.errors import DatabaseUnreachable, MissingTool, ProcessFailed
+from twofold.infra.postgres.database_connection import USER, connected_to, password, query, supervised_address
+from twofold.infra.process.ports import HOST
+from twofold.infra.process.readiness import until_answered
+from twofold.infra.process.supervisord import Program
+from twofold.infra.settings import Settings
+from twofold.infra.sql.names import POSTGRES
 
 NAME = "database"
 READY_S = 180.0

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra import jars
-from infra.errors import TwofoldError
-from infra.java import NEWEST, OLDEST, java, java_version
-from infra.process import supervisor, supervisord
-from infra.process.ports import holder, is_free
-from infra.process.server_ports import ServerPort, server_ports
-from infra.settings import ROOT, Settings
+from twofold.infra import jars
+from twofold.infra.errors import TwofoldError
+from twofold.infra.java import NEWEST, OLDEST, java, java_version
+from twofold.infra.process import supervisor, supervisord
+from twofold.infra.process.ports import holder, is_free
+from twofold.infra.process.server_ports import ServerPort, server_ports
+from twofold.infra.settings import ROOT, Settings
 
 GIB = 1 << 30
 MEMORY_GIB = 8

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from infra.process.file_locks import exclusive
+from twofold.infra.process.file_locks import exclusive
 
 _LONGEST_PAUSE_S = 60.0
 _SETTLED_S = 10.0  # work that runs for so long has recovered from its failure

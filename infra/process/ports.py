@@ -6,7 +6,7 @@ import contextlib
 import socket
 from dataclasses import dataclass
 
-from infra.errors import PortTaken
+from twofold.infra.errors import PortTaken
 
 HOST = "127.0.0.1"
 

@@ -1,4 +1,4 @@
-"""Runs a command and ends every process that it started: `python -m infra.process.process_reaper -- command ...`.
+"""Runs a command and ends every process that it started: `python -m twofold.infra.process.process_reaper -- command ...`.
 
     supervisord ── reaper ── command ── its children, and theirs
 
@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from infra.atomic_write import write_atomically
+from twofold.infra.atomic_write import write_atomically
 
 if TYPE_CHECKING:
     import psutil
@@ -208,7 +208,7 @@ def main(arguments: Sequence[str]) -> int:
         case ["--", _, *_]:
             return run(ReaperCommand(argv=arguments[1:], tag=f"reaper-{uuid.uuid4()}"))
         case _:
-            print("Usage: python -m infra.process.process_reaper -- command [argument ...]", file=sys.stderr)
+            print("Usage: python -m twofold.infra.process.process_reaper -- command [argument ...]", file=sys.stderr)
             return 2
 
 

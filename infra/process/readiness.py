@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from infra.errors import TwofoldError
+from twofold.infra.errors import TwofoldError
 
 T = TypeVar("T")
 

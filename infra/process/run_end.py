@@ -10,8 +10,8 @@ import subprocess
 import sys
 import uuid
 
-from infra.process.process_reaper import kill_tagged
-from infra.settings import ROOT
+from twofold.infra.process.process_reaper import kill_tagged
+from twofold.infra.settings import ROOT
 
 VARIABLE = "STARTED_BY_RUN"
 """The environment variable with the mark of the run that started a process, directly or not."""
@@ -24,7 +24,7 @@ def end_all_with_this_process() -> str:
     A process of its own waits at a pipe whose other end is held here alone, so that any end of this one closes it.
     """
     mark = str(uuid.uuid4())
-    command = [sys.executable, "-m", "infra.process.run_end", mark]
+    command = [sys.executable, "-m", "twofold.infra.process.run_end", mark]
     _waiting.append(subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, start_new_session=True))
     os.environ[VARIABLE] = mark
     return mark

@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from infra.errors import BadArgument, ProcessFailed
-from infra.process import supervisord
-from infra.process.process_reaper import TAGS, has_ended, kill_tagged, tagged_processes, with_tag
-from infra.process.supervisord import Program
-from infra.settings import ROOT, Settings
+from twofold.infra.errors import BadArgument, ProcessFailed
+from twofold.infra.process import supervisord
+from twofold.infra.process.process_reaper import TAGS, has_ended, kill_tagged, tagged_processes, with_tag
+from twofold.infra.process.supervisord import Program
+from twofold.infra.settings import ROOT, Settings
 
 State = Literal["STOPPED", "STARTING", "RUNNING", "BACKOFF", "STOPPING", "EXITED", "FATAL", "UNKNOWN"]
 
@@ -184,7 +184,7 @@ def _end_leftovers(settings: Settings) -> None:
     signalled = []
     for process in tagged_processes(supervisord.process_tag(settings)):
         with contextlib.suppress(psutil.Error):
-            if {"infra.process.process_reaper", "supervisor.supervisord"} & set(process.cmdline()):
+            if {"twofold.infra.process.process_reaper", "supervisor.supervisord"} & set(process.cmdline()):
                 process.terminate()
                 signalled.append(process)
     waits_s = (command.stop_wait_s for command in supervisord.reaper_commands(settings))

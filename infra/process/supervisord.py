@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from infra.atomic_write import write_atomically
-from infra.errors import ProcessFailed
-from infra.process.process_reaper import ReaperCommand
-from infra.settings import ROOT, Settings
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.process.process_reaper import ReaperCommand
+from twofold.infra.settings import ROOT, Settings
 
 LONGEST_SOCKET_PATH = 100  # the kernel's limit is 108 on Linux and 104 on macOS, with what supervisord appends
 FOREVER = 1_000_000_000
@@ -175,7 +175,7 @@ def _server_sections(settings: Settings) -> dict[str, dict[str, object]]:
 
 
 def _program_section(settings: Settings, program: Program, command_file: Path) -> dict[str, object]:
-    command = [sys.executable, "-m", "infra.process.process_reaper", "--command", str(command_file)]
+    command = [sys.executable, "-m", "twofold.infra.process.process_reaper", "--command", str(command_file)]
     return {
         "command": _escaped(shlex.join(command)),
         "directory": _escaped(ROOT),

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from infra.settings import ROOT, Settings
+from twofold.infra.settings import ROOT, Settings
 
 _LINES = 12
 

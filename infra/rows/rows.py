@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
-from infra.duckdb_session import query
-from infra.sql.names import DUCKDB, SPARK, Dialect
+from twofold.infra.duckdb_session import query
+from twofold.infra.sql.names import DUCKDB, SPARK, Dialect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.rows.rows import are_here
+from twofold.infra.rows.rows import are_here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from infra.rows.rows import Rows
-    from infra.settings import Settings
+    from twofold.infra.rows.rows import Rows
+    from twofold.infra.settings import Settings
 
 # Rows, as multiples of the setting `small_rows`.
 COMMITTED = 1  # a commit that delta-rs makes sooner than Spark

@@ -1,7 +1,7 @@
 """Class-data sharing (AppCDS) for Spark's JVM: it starts in two thirds of the time.
 
 A JVM that does some typical work writes its classes to an archive when it ends; later JVMs map it. `make setup`
-runs `python -m infra.spark.class_data_sharing`. A JVM ignores an archive of another Java, of other jars, or of jars in
+runs `python -m twofold.infra.spark.class_data_sharing`. A JVM ignores an archive of another Java, of other jars, or of jars in
 another place.
 """
 
@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.atomic_write import write_atomically
-from infra.errors import TwofoldError
-from infra.jars import STAMP as JARS
-from infra.java import java
-from infra.process.ports import free_port
-from infra.settings import ROOT, Settings
-from infra.spark.spark_session import class_archive
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.errors import TwofoldError
+from twofold.infra.jars import STAMP as JARS
+from twofold.infra.java import java
+from twofold.infra.process.ports import free_port
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark.spark_session import class_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ def ensure(settings: Settings) -> bool:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
         draft = Path(scratch) / archive.name
-        command = [sys.executable, "-m", "infra.spark.class_data_sharing", str(draft)]
+        command = [sys.executable, "-m", "twofold.infra.spark.class_data_sharing", str(draft)]
         subprocess.run(command, check=True, timeout=TIMEOUT_S, capture_output=True)
         draft.replace(archive)
     write_atomically(stamp, made_for)
@@ -72,8 +72,8 @@ def _record(settings: Settings, archive: Path) -> None:
     """Runs the first work of the platform's JVMs in a JVM that archives its classes when it ends."""
     from pyspark import SparkContext
 
-    from infra.spark.connect_server import serving_options, token_variable
-    from infra.spark.spark_session import session
+    from twofold.infra.spark.connect_server import serving_options, token_variable
+    from twofold.infra.spark.spark_session import session
 
     with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
         home = Path(directory)
@@ -93,7 +93,7 @@ def _record(settings: Settings, archive: Path) -> None:
 
 def _work_as_client(settings: Settings) -> None:
     """Runs the first work of commands through the JVM's Connect server, in another process without a JVM."""
-    warm = "from infra.settings import Settings; from infra.spark.spark_client import wait_warm; "
+    warm = "from twofold.infra.settings import Settings; from twofold.infra.spark.spark_client import wait_warm; "
     command = [sys.executable, "-c", f"{warm}wait_warm(Settings.from_environment())"]
     environment = {**os.environ, **settings.environment()}
     subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=TIMEOUT_S, capture_output=True)
@@ -101,7 +101,7 @@ def _work_as_client(settings: Settings) -> None:
 
 def _work(spark: SparkSession, home: Path) -> None:
     """Writes a Delta table, streams a window of it into another by merges, and reads that."""
-    from infra.spark.typical_work import by_minute, merge, write_rows
+    from twofold.infra.spark.typical_work import by_minute, merge, write_rows
 
     rows = write_rows(spark, home / "source")
     source = spark.readStream.format("delta").load(str(home / "source")).withWatermark("at", "1 minute")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.java import late_c2
-from infra.process.ports import HOST
-from infra.process.secret_files import ensure_secret
-from infra.process.supervisord import Program
-from infra.spark.spark_session import class_options, configuration, environment
+from twofold.infra.java import late_c2
+from twofold.infra.process.ports import HOST
+from twofold.infra.process.secret_files import ensure_secret
+from twofold.infra.process.supervisord import Program
+from twofold.infra.spark.spark_session import class_options, configuration, environment
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 NAME = "spark"
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -8,13 +8,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from infra.errors import SparkUnreachable
-from infra.settings import SECRETS
+from twofold.infra.errors import SparkUnreachable
+from twofold.infra.settings import SECRETS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 _FIRST_S = 60.0  # how long an application waits for its first executor
 _LOST_S = 60.0  # how long a job waits when all executors are gone

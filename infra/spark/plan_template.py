@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from infra.rows.rows import in_spark
+from twofold.infra.rows.rows import in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

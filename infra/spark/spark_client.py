@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from infra.errors import BadSetting, ProcessFailed, SparkUnreachable, TwofoldError
-from infra.process import supervisor
-from infra.process.ports import HOST
-from infra.process.readiness import until_answered
-from infra.settings import IN_PROCESS
-from infra.spark import connect_server
-from infra.spark.spark_session import MEANING
+from twofold.infra.errors import BadSetting, ProcessFailed, SparkUnreachable, TwofoldError
+from twofold.infra.process import supervisor
+from twofold.infra.process.ports import HOST
+from twofold.infra.process.readiness import until_answered
+from twofold.infra.settings import IN_PROCESS
+from twofold.infra.spark import connect_server
+from twofold.infra.spark.spark_session import MEANING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 _RESTART_S = 60.0  # how long a command waits for a server that the supervisor is starting
 _LOST = (
@@ -47,7 +47,7 @@ def open_session(settings: Settings, name: str) -> SparkSession:
     """
     endpoint = find_endpoint(settings)
     if endpoint is None:
-        from infra.spark.spark_session import session
+        from twofold.infra.spark.spark_session import session
 
         return session(settings, f"twofold {name}")
     return connect(settings, endpoint, name)
@@ -198,7 +198,7 @@ def wait_warm(settings: Settings, *, is_new: bool = True) -> None:
     Raises:
         ProcessFailed: it does not answer; names its log.
     """
-    from infra.spark.typical_work import warm_up
+    from twofold.infra.spark.typical_work import warm_up
 
     try:
         spark = connect(settings, connect_server.url(settings), "warm-up")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from infra.instants import EPOCH
+from twofold.infra.instants import EPOCH
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
-from infra.errors import BadSetting, MissingTool
-from infra.java import java, late_c2
-from infra.settings import ROOT, Settings
-from infra.spark import executors
+from twofold.infra.errors import BadSetting, MissingTool
+from twofold.infra.java import java, late_c2
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark import executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.spark.spark_session import tune_for_batch_size
-from infra.sql.names import SPARK
+from twofold.infra.spark.spark_session import tune_for_batch_size
+from twofold.infra.sql.names import SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

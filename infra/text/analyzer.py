@@ -6,7 +6,7 @@ import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from infra.errors import BadArgument, nearest
+from twofold.infra.errors import BadArgument, nearest
 
 if TYPE_CHECKING:
     from tantivy import TextAnalyzer

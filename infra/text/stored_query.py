@@ -9,8 +9,8 @@ from decimal import Decimal
 from itertools import chain, repeat
 from typing import Protocol
 
-from infra.errors import BadArgument
-from infra.text.analyzer import words
+from twofold.infra.errors import BadArgument
+from twofold.infra.text.analyzer import words
 
 EVERY = "*"
 """The anchor that each text has."""

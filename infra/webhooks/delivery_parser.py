@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from infra.encodings.json.json_decoder import JsonParser
-from infra.encodings.parsed_records import Parsed
-from infra.encodings.record_format import RecordFormat
-from infra.webhooks.delivery_headers import RECEIVED, RECEIVED_AT
+from twofold.infra.encodings.json.json_decoder import JsonParser
+from twofold.infra.encodings.parsed_records import Parsed
+from twofold.infra.encodings.record_format import RecordFormat
+from twofold.infra.webhooks.delivery_headers import RECEIVED, RECEIVED_AT
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 

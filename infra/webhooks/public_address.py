@@ -6,7 +6,7 @@ import socket
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from infra.errors import BadSetting
+from twofold.infra.errors import BadSetting
 
 Network = IPv4Network | IPv6Network
 _SETTING = "TWOFOLD_WEBHOOK_NETWORKS"

@@ -7,10 +7,10 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from infra.errors import BadSetting
-from infra.private_file import Faults, private_lines
-from infra.settings import Settings
-from infra.webhooks.signatures import Scheme, secret_fault
+from twofold.infra.errors import BadSetting
+from twofold.infra.private_file import Faults, private_lines
+from twofold.infra.settings import Settings
+from twofold.infra.webhooks.signatures import Scheme, secret_fault
 
 Secrets = Mapping[str, Sequence[str]]
 """Topic -> its secrets, all of them valid."""

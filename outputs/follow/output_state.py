@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.atomic_write import write_atomically
-from infra.private_file import private_folder
-from outputs.position import Position
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.private_file import private_folder
+from twofold.outputs.position import Position
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)

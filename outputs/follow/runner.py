@@ -7,24 +7,24 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from infra.delta.lake import Lake
-from infra.errors import ProcessFailed, WriteConflict
-from infra.process.file_locks import exclusive
-from infra.process.kept_running import KeptRunning, stop_on_signal
-from infra.process.polling_thread import PollingThread
-from outputs.follow.output_state import StateFile
-from outputs.next_step import next_step
-from outputs.revealed_places import Place, note_revealed
-from outputs.targets.open_target import open_queue, open_sender, open_target
-from tables.declare.outputs.output import Output
-from tables.declare.outputs.webhook_output import WebhookOutput
-from tables.declare.registry import Registry
-from tables.declare.table import Table
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import ProcessFailed, WriteConflict
+from twofold.infra.process.file_locks import exclusive
+from twofold.infra.process.kept_running import KeptRunning, stop_on_signal
+from twofold.infra.process.polling_thread import PollingThread
+from twofold.outputs.follow.output_state import StateFile
+from twofold.outputs.next_step import next_step
+from twofold.outputs.revealed_places import Place, note_revealed
+from twofold.outputs.targets.open_target import open_queue, open_sender, open_target
+from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.outputs.webhook_output import WebhookOutput
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
-    from outputs.output_target import Target
-    from outputs.position import Position
+    from twofold.infra.settings import Settings
+    from twofold.outputs.output_target import Target
+    from twofold.outputs.position import Position
 
 NAME = "outputs"
 """The supervisor's name of the process."""

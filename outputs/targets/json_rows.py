@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from infra.delta.delta_writer import BEFORE, CHANGE
-from outputs.refused_rows import Refused
-from outputs.view import KEY
-from tables.refresh.json_values import from_plain_json, to_plain_json
+from twofold.infra.delta.delta_writer import BEFORE, CHANGE
+from twofold.outputs.refused_rows import Refused
+from twofold.outputs.view import KEY
+from twofold.tables.refresh.json_values import from_plain_json, to_plain_json
 
 Row = Mapping[str, Any]
 Sides = tuple[str, Row | None, Row | None]

@@ -9,31 +9,31 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from infra.delta.lake import Lake
-from infra.errors import BadSetting
-from infra.keys.ended_keys import EndedKeys
-from infra.postgres.database_connection import parsed_address, supervised_address
-from infra.private_file import destination
-from infra.webhooks.public_address import allowed_networks
-from infra.webhooks.signatures import secret_fault
-from outputs.output_target import ChangeTarget, Target
-from outputs.position import Position
-from outputs.refused_rows import Refused, record_refused
-from outputs.revealed import Revealed
-from outputs.revealed_places import Place
-from outputs.targets.postgres_copy import PostgresCopy
-from outputs.targets.search_index import SearchIndex
-from outputs.targets.topic_copy import TopicCopy
-from outputs.targets.webhook_queue import WebhookQueue
-from tables.declare.outputs.output import Output
-from tables.declare.outputs.postgres_output import PostgresOutput
-from tables.declare.outputs.search_output import SearchOutput
-from tables.declare.outputs.topic_output import TopicOutput
-from tables.declare.outputs.webhook_output import WebhookOutput
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadSetting
+from twofold.infra.keys.ended_keys import EndedKeys
+from twofold.infra.postgres.database_connection import parsed_address, supervised_address
+from twofold.infra.private_file import destination
+from twofold.infra.webhooks.public_address import allowed_networks
+from twofold.infra.webhooks.signatures import secret_fault
+from twofold.outputs.output_target import ChangeTarget, Target
+from twofold.outputs.position import Position
+from twofold.outputs.refused_rows import Refused, record_refused
+from twofold.outputs.revealed import Revealed
+from twofold.outputs.revealed_places import Place
+from twofold.outputs.targets.postgres_copy import PostgresCopy
+from twofold.outputs.targets.search_index import SearchIndex
+from twofold.outputs.targets.topic_copy import TopicCopy
+from twofold.outputs.targets.webhook_queue import WebhookQueue
+from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.outputs.postgres_output import PostgresOutput
+from twofold.tables.declare.outputs.search_output import SearchOutput
+from twofold.tables.declare.outputs.topic_output import TopicOutput
+from twofold.tables.declare.outputs.webhook_output import WebhookOutput
 
 if TYPE_CHECKING:
-    from outputs.targets.webhook_sender import WebhookSender
-    from tables.declare.table import Table
+    from twofold.outputs.targets.webhook_sender import WebhookSender
+    from twofold.tables.declare.table import Table
 
 DATABASE = "outputs"
 """The database of the supervised server that has copies without a destination."""
@@ -147,8 +147,8 @@ def open_sender(lake: Lake, table: Table | Place, output: WebhookOutput) -> Webh
     Raises:
         BadSetting: what is allowed is no network.
     """
-    from outputs.targets.revealed_bodies import revealed_bodies
-    from outputs.targets.webhook_sender import WebhookSender
+    from twofold.outputs.targets.revealed_bodies import revealed_bodies
+    from twofold.outputs.targets.webhook_sender import WebhookSender
 
     receiver, reveal = partial(_receiver, lake, table, output), None
     if output.reveal:

@@ -9,9 +9,9 @@ from contextlib import closing
 import msgspec
 import pyarrow as pa
 
-from infra.settings import Settings
-from outputs.revealed import Revealed
-from tables.refresh.json_values import to_json
+from twofold.infra.settings import Settings
+from twofold.outputs.revealed import Revealed
+from twofold.tables.refresh.json_values import to_json
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _SIDES = ("before", "after")

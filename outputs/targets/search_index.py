@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from infra.atomic_write import write_atomically
-from infra.errors import BadArgument, SchemaMismatch, TryAgain, WriteConflict
-from infra.private_file import private_folder
-from infra.process.file_locks import exclusive
-from infra.text.analyzer import analyzer
-from outputs.output_target import Target
-from outputs.position import Position
-from outputs.refused_rows import Refused
-from outputs.targets.json_rows import Row, json_rows, rows_of_page
-from outputs.view import KEY, View
-from tables.declare.code_fingerprint import digest
-from tables.refresh.json_values import to_json
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain, WriteConflict
+from twofold.infra.private_file import private_folder
+from twofold.infra.process.file_locks import exclusive
+from twofold.infra.text.analyzer import analyzer
+from twofold.outputs.output_target import Target
+from twofold.outputs.position import Position
+from twofold.outputs.refused_rows import Refused
+from twofold.outputs.targets.json_rows import Row, json_rows, rows_of_page
+from twofold.outputs.view import KEY, View
+from twofold.tables.declare.code_fingerprint import digest
+from twofold.tables.refresh.json_values import to_json
 
 if TYPE_CHECKING:
     from tantivy import Document, Index, Searcher

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from infra.errors import WriteConflict
-from infra.kafka.compacted_topic import NewestValues, Record, TransactionalWriter
-from infra.kafka.topic_admin import TopicSpec, ensure_topics
-from infra.settings import Settings
-from outputs.output_target import ChangeTarget, unreadable
-from outputs.position import Position
-from outputs.refused_rows import Refused
-from outputs.targets.json_rows import json_changes, json_rows, rows_of_page
-from tables.refresh.json_values import to_json
+from twofold.infra.errors import WriteConflict
+from twofold.infra.kafka.compacted_topic import NewestValues, Record, TransactionalWriter
+from twofold.infra.kafka.topic_admin import TopicSpec, ensure_topics
+from twofold.infra.settings import Settings
+from twofold.outputs.output_target import ChangeTarget, unreadable
+from twofold.outputs.position import Position
+from twofold.outputs.refused_rows import Refused
+from twofold.outputs.targets.json_rows import json_changes, json_rows, rows_of_page
+from twofold.tables.refresh.json_values import to_json
 
 POSITIONS = "twofold.outputs"
 """Begins the names of topics with a position; in homes of earlier code it is the topic with all positions."""

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from infra.errors import WriteConflict
-from infra.private_file import private_folder
-from outputs.output_target import ChangeTarget, unreadable
-from outputs.position import Position
-from outputs.refused_rows import Refused
-from outputs.targets import json_rows
-from tables.refresh.json_values import to_json
+from twofold.infra.errors import WriteConflict
+from twofold.infra.private_file import private_folder
+from twofold.outputs.output_target import ChangeTarget, unreadable
+from twofold.outputs.position import Position
+from twofold.outputs.refused_rows import Refused
+from twofold.outputs.targets import json_rows
+from twofold.tables.refresh.json_values import to_json
 
 MOST_WAITING = 10_000
 """As many waiting changes hold the reader of the table; one step can bring more."""

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import httpx
 
-from infra.errors import TwofoldError
-from infra.webhooks.public_address import Network, checked_address
-from infra.webhooks.signatures import signed_headers
-from outputs.targets.webhook_queue import Change, WebhookQueue
+from twofold.infra.errors import TwofoldError
+from twofold.infra.webhooks.public_address import Network, checked_address
+from twofold.infra.webhooks.signatures import signed_headers
+from twofold.outputs.targets.webhook_queue import Change, WebhookQueue
 
 AT_ONCE = 8
 TIMEOUT_S = 10.0

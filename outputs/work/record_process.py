@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from infra.kafka.group_member import Record
-from infra.settings import ROOT
+from twofold.infra.kafka.group_member import Record
+from twofold.infra.settings import ROOT
 
 
 class RecordProcess:

@@ -16,15 +16,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from infra.errors import TwofoldError
-from infra.kafka import topic_admin
-from infra.kafka.group_member import GroupMember, Record, joined
-from infra.kafka.record_producer import producing
-from infra.kafka.topic_admin import TopicSpec
-from infra.process.kept_running import stop_on_signal
-from infra.settings import ROOT, Settings
-from outputs.work.partition_progress import PartitionProgress
-from outputs.work.record_process import RecordProcess
+from twofold.infra.errors import TwofoldError
+from twofold.infra.kafka import topic_admin
+from twofold.infra.kafka.group_member import GroupMember, Record, joined
+from twofold.infra.kafka.record_producer import producing
+from twofold.infra.kafka.topic_admin import TopicSpec
+from twofold.infra.process.kept_running import stop_on_signal
+from twofold.infra.settings import ROOT, Settings
+from twofold.outputs.work.partition_progress import PartitionProgress
+from twofold.outputs.work.record_process import RecordProcess
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -251,7 +251,7 @@ def run_below_reaper(queue: WorkQueue) -> int:
         Its exit code.
     """
     python = [sys.executable, "-P", "-m"]
-    command = [*python, "infra.process.process_reaper", "--", *python, __name__, json.dumps(asdict(queue))]
+    command = [*python, "twofold.infra.process.process_reaper", "--", *python, __name__, json.dumps(asdict(queue))]
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     reaper = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from page.charts import Series, curve, stacked_bars
-from page.known import Knowledge, Known
-from page.links import Links
-from page.rendering import FOLDER, render
-from page.views.lists import MOST, WEEK, counts_by_word, found, table_lines, topic_lines
-from page.views.proofs_page import proofs_page
-from page.views.table_page import MANY_CORRECTIONS, MOST_CORRECTIONS, WEEKS, TablePage, table_page
-from status.health import needs_of
-from status.late_cost import SIZES, late_corrections
-from status.parts.series import SPANS
-from status.store import Store
-from status.table_health import WORDS
-from status.words import CAUSES
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.page.charts import Series, curve, stacked_bars
+from twofold.page.known import Knowledge, Known
+from twofold.page.links import Links
+from twofold.page.rendering import FOLDER, render
+from twofold.page.views.lists import MOST, WEEK, counts_by_word, found, table_lines, topic_lines
+from twofold.page.views.proofs_page import proofs_page
+from twofold.page.views.table_page import MANY_CORRECTIONS, MOST_CORRECTIONS, WEEKS, TablePage, table_page
+from twofold.status.health import needs_of
+from twofold.status.late_cost import SIZES, late_corrections
+from twofold.status.parts.series import SPANS
+from twofold.status.store import Store
+from twofold.status.table_health import WORDS
+from twofold.status.words import CAUSES
 
 if TYPE_CHECKING:
-    from status.plan_views import PlanView
+    from twofold.status.plan_views import PlanView
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -115,7 +115,7 @@ class _Pages:
         )  # fmt: skip
 
     def _plans(self) -> list[PlanView]:
-        from status.plan_views import plan_views
+        from twofold.status.plan_views import plan_views
 
         return plan_views(self._settings, datetime.now(UTC))
 
@@ -129,7 +129,7 @@ class _Pages:
         )  # fmt: skip
 
     def table(self, request: Request, name: str, span: str = "", corrections: str = "") -> Response:
-        from page.views.over_time import chosen_span, table_over_time
+        from twofold.page.views.over_time import chosen_span, table_over_time
 
         known = self._known()
         page = table_page(known, self._lake, name)
@@ -144,7 +144,7 @@ class _Pages:
         )  # fmt: skip
 
     def row(self, request: Request, name: str) -> Response:
-        from page.views.row_page import row_page
+        from twofold.page.views.row_page import row_page
 
         known = self._known()
         entry = known.catalog.get(name)
@@ -153,7 +153,7 @@ class _Pages:
         return self._page(request, "row.html", known, section="tables", **row_page(entry, request.query_params))
 
     def column(self, request: Request, name: str, column: str) -> Response:
-        from page.views.column_page import column_page
+        from twofold.page.views.column_page import column_page
 
         known = self._known()
         page = column_page(known, self._links(request, known), name, column)
@@ -166,7 +166,7 @@ class _Pages:
         return self._page(request, "topics.html", known, lines=topic_lines(known), section="topics")
 
     def topic(self, request: Request, name: str, span: str = "") -> Response:
-        from page.views.over_time import catch_up_s, chosen_span, lateness, topic_over_time
+        from twofold.page.views.over_time import catch_up_s, chosen_span, lateness, topic_over_time
 
         known = self._known()
         line = next((line for line in topic_lines(known) if line.state.name == name), None)
@@ -182,7 +182,7 @@ class _Pages:
         )  # fmt: skip
 
     def map(self, request: Request, start: str = "", word: str = "") -> Response:
-        from page.views.map_page import map_page
+        from twofold.page.views.map_page import map_page
 
         known = self._known()
         drawn = map_page(known, self._links(request, known), start, word)
@@ -194,7 +194,7 @@ class _Pages:
         return self._page(request, "plans.html", known, plans=plans, waiting=waiting, section="plans")
 
     def plan(self, request: Request, name: str) -> Response:
-        from status.plan_views import plan_view
+        from twofold.status.plan_views import plan_view
 
         known, view = self._known(), plan_view(self._settings, name, datetime.now(UTC))
         if view is None:

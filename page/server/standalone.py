@@ -9,10 +9,10 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPBasic, HTTPBasicCredentials
 
-from infra.airflow.airflow_processes import passwords
-from infra.process.ports import HOST, require_free
-from infra.settings import PREFIX, Settings
-from page.server.app import application
+from twofold.infra.airflow.airflow_processes import passwords
+from twofold.infra.process.ports import HOST, require_free
+from twofold.infra.settings import PREFIX, Settings
+from twofold.page.server.app import application
 
 _BASIC = HTTPBasic(realm="Twofold", auto_error=False)
 _NAMES = (HOST, "localhost")

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from page.charts import Box, graph
-from page.known import Known
-from page.links import Links
-from page.map_layout import layout
-from page.views.map_page import MOST_DRAWN
-from status.catalog import Entry
-from status.parts.column_lineage import ColumnLineage, Place
+from twofold.page.charts import Box, graph
+from twofold.page.known import Known
+from twofold.page.links import Links
+from twofold.page.map_layout import layout
+from twofold.page.views.map_page import MOST_DRAWN
+from twofold.status.catalog import Entry
+from twofold.status.parts.column_lineage import ColumnLineage, Place
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from page.known import Known
-from status.catalog import Entry
-from status.snapshot import TopicState
-from status.table_health import WORDS, Health, Lag, Word
+from twofold.page.known import Known
+from twofold.status.catalog import Entry
+from twofold.status.snapshot import TopicState
+from twofold.status.table_health import WORDS, Health, Lag, Word
 
 MOST = 200
 WEEK = timedelta(days=7)

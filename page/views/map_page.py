@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from infra.text.printable import shown_duration
-from page.charts import Box, graph
-from page.known import Known
-from page.links import Links
-from page.map_layout import layout
-from status.catalog import Entry
-from status.table_health import Health, Lag
+from twofold.infra.text.printable import shown_duration
+from twofold.page.charts import Box, graph
+from twofold.page.known import Known
+from twofold.page.links import Links
+from twofold.page.map_layout import layout
+from twofold.status.catalog import Entry
+from twofold.status.table_health import Health, Lag
 
 MOST_DRAWN = 150
 

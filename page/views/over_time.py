@@ -9,12 +9,12 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from infra.text.printable import shown_duration
-from page.charts import Series, classes, lines, stacked_bars
-from page.known import Known
-from status.catalog import Entry
-from status.parts.series import CLASSES, SPANS, Point, Span, class_of, merged
-from status.store import Store
+from twofold.infra.text.printable import shown_duration
+from twofold.page.charts import Series, classes, lines, stacked_bars
+from twofold.page.known import Known
+from twofold.status.catalog import Entry
+from twofold.status.parts.series import CLASSES, SPANS, Point, Span, class_of, merged
+from twofold.status.store import Store
 
 _HEAD, _LABELS = "from", {300: "%H:%M", 3_600: "%d %b %H:%M", 86_400: "%d %b"}
 _FEWEST = 12

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from infra.delta.lake import Lake
-from page.known import Known
-from status.proofs import OF_TOPICS, Proof, proof_days
-from status.snapshot import TableState, TopicState
+from twofold.infra.delta.lake import Lake
+from twofold.page.known import Known
+from twofold.status.proofs import OF_TOPICS, Proof, proof_days
+from twofold.status.snapshot import TableState, TopicState
 
 DAYS = 28
 Days = Sequence[tuple[date, Proof | None]]

@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from infra.text.printable import harmless, shown_duration
-from page.life_chart import life_chart, watermark_chart
-from page.row_story import ask
-from status.catalog import Entry
-from status.window_life import history_from, lives_of, marks_of
-from status.words import CAUSES, CHANGES
+from twofold.infra.text.printable import harmless, shown_duration
+from twofold.page.life_chart import life_chart, watermark_chart
+from twofold.page.row_story import ask
+from twofold.status.catalog import Entry
+from twofold.status.window_life import history_from, lives_of, marks_of
+from twofold.status.words import CAUSES, CHANGES
 
 PREFIX = "k."
 

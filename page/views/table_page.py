@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from infra.delta.lake import Lake
-from infra.delta.logged_commit import LoggedCommit
-from infra.text.printable import shown_duration
-from page.known import Known
-from status.catalog import Entry
-from status.late_cost import Correction, LateCost, corrections_of, late_cost
-from status.snapshot import QueryState, TableState
-from status.table_health import Health, Lag
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.logged_commit import LoggedCommit
+from twofold.infra.text.printable import shown_duration
+from twofold.page.known import Known
+from twofold.status.catalog import Entry
+from twofold.status.late_cost import Correction, LateCost, corrections_of, late_cost
+from twofold.status.snapshot import QueryState, TableState
+from twofold.status.table_health import Health, Lag
 
 WEEKS = 5
 MOST_CORRECTIONS, MANY_CORRECTIONS, MOST_COMMITS = 20, 1_000, 60

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from infra.chosen_domains import relay_name
-from infra.errors import TwofoldError
-from infra.sql.names import POSTGRES
+from twofold.infra.chosen_domains import relay_name
+from twofold.infra.errors import TwofoldError
+from twofold.infra.sql.names import POSTGRES
 
 if TYPE_CHECKING:
-    from infra.capture.debezium_connector import CaptureState
-    from infra.process.doctor import Finding
-    from infra.settings import Settings
-    from tables.declare.registry import Registry
+    from twofold.infra.capture.debezium_connector import CaptureState
+    from twofold.infra.process.doctor import Finding
+    from twofold.infra.settings import Settings
+    from twofold.tables.declare.registry import Registry
 
 LATE_S = 60
 """A record that waits in an intake for longer is a problem."""
@@ -27,15 +27,15 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
     """
-    from tables.declare.sources.captured_topic import captures
+    from twofold.tables.declare.sources.captured_topic import captures
 
     declared = captures(registry)
     if not declared:
         return []
-    from batch.capture.lost_changes import changes_fault
-    from infra.capture.captured_table import again
-    from infra.capture.debezium_connector import state
-    from infra.delta.lake import Lake
+    from twofold.batch.capture.lost_changes import changes_fault
+    from twofold.infra.capture.captured_table import again
+    from twofold.infra.capture.debezium_connector import state
+    from twofold.infra.delta.lake import Lake
 
     states, lake = [], Lake(settings)
     for capture in declared:
@@ -55,8 +55,8 @@ def with_intakes(
     """
     if not topics:
         return states
-    from infra.capture.captured_table import INTAKE
-    from infra.kafka.topic_admin import appended_ms, offsets
+    from twofold.infra.capture.captured_table import INTAKE
+    from twofold.infra.kafka.topic_admin import appended_ms, offsets
 
     bounds = {name: places[0] for name, places in offsets(settings, [name + INTAKE for name in topics]).items()}
     waiting = {name: place.latest - place.earliest for name, place in bounds.items()}
@@ -78,8 +78,8 @@ def with_intakes(
 
 def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
     """Returns the doctor's findings about captured tables; none while the platform is down."""
-    from infra.process import supervisor
-    from infra.process.doctor import Finding
+    from twofold.infra.process import supervisor
+    from twofold.infra.process.doctor import Finding
 
     if not supervisor.is_running(settings):
         return []
@@ -112,8 +112,8 @@ def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
 
 def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
     """Returns the slots that no topic of any domain declares; none if no domain that runs captures a table."""
-    from infra.capture.debezium_connector import undeclared_slots
-    from tables.declare.registry import load
-    from tables.declare.sources.captured_topic import captures
+    from twofold.infra.capture.debezium_connector import undeclared_slots
+    from twofold.tables.declare.registry import load
+    from twofold.tables.declare.sources.captured_topic import captures
 
     return undeclared_slots(settings, captures(load())) if captures(registry) else []

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from urllib.parse import urlsplit
 
-from infra.process import supervisor
-from infra.process.doctor import Finding
-from infra.settings import Settings
+from twofold.infra.process import supervisor
+from twofold.infra.process.doctor import Finding
+from twofold.infra.settings import Settings
 
 PAGE = "/twofold/"
 OPTIONS, POLICY = "X-Frame-Options", "Content-Security-Policy"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from infra.delta.lake import Lake
-from infra.errors import DamagedLog
-from infra.instants import epoch_ms
-from infra.process import supervisor
-from infra.process.doctor import Finding
-from infra.settings import Settings
-from outputs.follow.output_state import OutputState, StateFile
-from outputs.follow.runner import NAME
-from outputs.refused_rows import refused_counts
-from tables.declare.registry import Registry
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import DamagedLog
+from twofold.infra.instants import epoch_ms
+from twofold.infra.process import supervisor
+from twofold.infra.process.doctor import Finding
+from twofold.infra.settings import Settings
+from twofold.outputs.follow.output_state import OutputState, StateFile
+from twofold.outputs.follow.runner import NAME
+from twofold.outputs.refused_rows import refused_counts
+from twofold.tables.declare.registry import Registry
 
 PATIENCE = timedelta(minutes=10)
 """A receiver may refuse a change, now and then, and take it by then."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 
 UNREADABLE = "is not as its schema says"
 """The one reason for all that the decoder refuses, since its texts have values of records in them."""

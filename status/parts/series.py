@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from infra.delta.logged_commit import LoggedCommit
-from tables.refresh.events.ingested_offsets import APPENDED_MS, INGEST
-from tables.refresh.events.lateness import BOUNDS_MS, LATENESS
+from twofold.infra.delta.logged_commit import LoggedCommit
+from twofold.tables.refresh.events.ingested_offsets import APPENDED_MS, INGEST
+from twofold.tables.refresh.events.lateness import BOUNDS_MS, LATENESS
 
 
 class Span(NamedTuple):

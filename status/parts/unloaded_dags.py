@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from infra.airflow.airflow_api import Client
-from infra.airflow.airflow_processes import parser_log, parser_traceback
-from infra.airflow.dag_names import dag_ids
-from infra.errors import ProcessFailed
-from infra.process import supervisor
-from infra.process.doctor import Finding
-from infra.process.supervisor import ProcessState
-from infra.settings import Settings
-from tables.declare.declaration_files import FOLDER
-from tables.declare.personal import personal_columns
-from tables.declare.registry import Registry
+from twofold.infra.airflow.airflow_api import Client
+from twofold.infra.airflow.airflow_processes import parser_log, parser_traceback
+from twofold.infra.airflow.dag_names import dag_ids
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.process import supervisor
+from twofold.infra.process.doctor import Finding
+from twofold.infra.process.supervisor import ProcessState
+from twofold.infra.settings import Settings
+from twofold.tables.declare.declaration_files import FOLDER
+from twofold.tables.declare.personal import personal_columns
+from twofold.tables.declare.registry import Registry
 
 LOADING_S = 90.0
 """How long Airflow may take to load DAGs after it has started, or after a file has changed."""

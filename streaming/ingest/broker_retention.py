@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from infra.kafka.topic_admin import appended_ms
+from twofold.infra.kafka.topic_admin import appended_ms
 
 if TYPE_CHECKING:
-    from infra.kafka.topic_admin import PartitionOffsets
-    from infra.settings import Settings
-    from tables.declare.topic import Topic
+    from twofold.infra.kafka.topic_admin import PartitionOffsets
+    from twofold.infra.settings import Settings
+    from twofold.tables.declare.topic import Topic
 
 Offsets = Mapping[str, Mapping[int, int]]
 
@@ -47,7 +47,7 @@ def retention(
     Raises:
         BrokerUnreachable: retryable.
     """
-    from infra.archive.archive_catalog import open_archive
+    from twofold.infra.archive.archive_catalog import open_archive
 
     waiting = oldest_waiting({name: on_broker[name] for name in topics if name in on_broker}, ingested)
     tiered = {name: offsets for name, offsets in waiting.items() if topics[name].tiered}

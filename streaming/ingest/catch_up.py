@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from infra.archive.archive_catalog import open_archive
-from infra.archive.archive_frame import frame
-from infra.archive.log_union import broker_frame
-from infra.archive.read_plan import Archive
-from infra.archive.segment_reader import read_all
-from infra.errors import BrokerUnreachable, LogGap
-from infra.kafka.record_columns import schema
-from infra.kafka.topic_admin import PartitionOffsets, offsets, topic_ids
-from infra.offset_ranges import Ranges, RangesOf
-from infra.rows.sizes import is_small
-from streaming.ingest.catch_up_plan import OffsetSegment, Source, begin, chunks, offset_segments, stages
-from streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
-from tables.refresh.events.lost_offsets import Gap, record
+from twofold.infra.archive.archive_catalog import open_archive
+from twofold.infra.archive.archive_frame import frame
+from twofold.infra.archive.log_union import broker_frame
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_reader import read_all
+from twofold.infra.errors import BrokerUnreachable, LogGap
+from twofold.infra.kafka.record_columns import schema
+from twofold.infra.kafka.topic_admin import PartitionOffsets, offsets, topic_ids
+from twofold.infra.offset_ranges import Ranges, RangesOf
+from twofold.infra.rows.sizes import is_small
+from twofold.streaming.ingest.catch_up_plan import OffsetSegment, Source, begin, chunks, offset_segments, stages
+from twofold.streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
+from twofold.tables.refresh.events.lost_offsets import Gap, record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from infra.delta.lake import Lake
-    from infra.settings import Settings
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.settings import Settings
 
 Offsets = Mapping[str, Mapping[int, int]]
 T = TypeVar("T")

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
 
-from infra.archive.log_union import stretches
-from infra.archive.read_plan import ArchivedBounds
-from infra.kafka.topic_admin import PartitionOffsets
-from infra.offset_ranges import Range, RangesOf
-from tables.refresh.events.ingested_offsets import IngestedOffsets
+from twofold.infra.archive.log_union import stretches
+from twofold.infra.archive.read_plan import ArchivedBounds
+from twofold.infra.kafka.topic_admin import PartitionOffsets
+from twofold.infra.offset_ranges import Range, RangesOf
+from twofold.tables.refresh.events.ingested_offsets import IngestedOffsets
 
 Source = Literal["archive", "broker", "nowhere"]
 

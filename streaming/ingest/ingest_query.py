@@ -13,32 +13,32 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from infra.delta.compaction import compact
-from infra.delta.lake import Lake
-from infra.errors import BrokerUnreachable, LogGap
-from infra.kafka.record_columns import HEADERS
-from infra.kafka.spark_source import source_options
-from infra.kafka.topic_admin import KeptAdmin
-from infra.offset_ranges import Ranges, RangesOf
-from infra.process.kept_running import Running
-from infra.rows.sizes import INGESTED, is_small
-from infra.sql.names import SPARK
-from streaming.ingest.catch_up import CatchUp, Offsets, require_same_log
-from streaming.ingest.excluded_topics import ExcludedTopics
-from streaming.ingest.idle_topics import Heartbeat, due
-from streaming.ingest.topic_writer import TopicWriter, size_of
-from streaming.query.deferred_query import DeferredQuery
-from streaming.query.progress import Progress, write
-from streaming.query.step_shares import FEW, Shares
-from tables.declare.registry import Registry
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.delta.compaction import compact
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BrokerUnreachable, LogGap
+from twofold.infra.kafka.record_columns import HEADERS
+from twofold.infra.kafka.spark_source import source_options
+from twofold.infra.kafka.topic_admin import KeptAdmin
+from twofold.infra.offset_ranges import Ranges, RangesOf
+from twofold.infra.process.kept_running import Running
+from twofold.infra.rows.sizes import INGESTED, is_small
+from twofold.infra.sql.names import SPARK
+from twofold.streaming.ingest.catch_up import CatchUp, Offsets, require_same_log
+from twofold.streaming.ingest.excluded_topics import ExcludedTopics
+from twofold.streaming.ingest.idle_topics import Heartbeat, due
+from twofold.streaming.ingest.topic_writer import TopicWriter, size_of
+from twofold.streaming.query.deferred_query import DeferredQuery
+from twofold.streaming.query.progress import Progress, write
+from twofold.streaming.query.step_shares import FEW, Shares
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 _TIDY_EVERY = 100
 _UNMEASURED = 500  # records, of a megabyte by Kafka's default at most, that are taken for small unseen
@@ -221,7 +221,7 @@ class Ingest:
         idle = due(self._pulses())
         if not idle:
             return []
-        from infra.kafka.topic_admin import offsets
+        from twofold.infra.kafka.topic_admin import offsets
 
         try:
             on_broker = offsets(self._settings, list(idle))

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.capture.captured_table import MARK, OPERATION
-from infra.delta.compaction import compact
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import QUARANTINE, Lake
-from infra.errors import DefinitionChanged, LogGap, WriteConflict
-from infra.offset_ranges import Ranges, condition
-from infra.rows.rows import are_here, is_empty
-from infra.rows.sizes import is_small
-from tables.declare.metadata_columns import APPENDED_AT, LATE_BY_MS, OFFSET, PARTITION
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import FINGERPRINT, Accepted, accept, accepted_code
-from tables.refresh.events.decoding_fingerprint import decoding
-from tables.refresh.events.ingested_offsets import (
+from twofold.infra.capture.captured_table import MARK, OPERATION
+from twofold.infra.delta.compaction import compact
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.errors import DefinitionChanged, LogGap, WriteConflict
+from twofold.infra.offset_ranges import Ranges, condition
+from twofold.infra.rows.rows import are_here, is_empty
+from twofold.infra.rows.sizes import is_small
+from twofold.tables.declare.metadata_columns import APPENDED_AT, LATE_BY_MS, OFFSET, PARTITION
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import FINGERPRINT, Accepted, accept, accepted_code
+from twofold.tables.refresh.events.decoding_fingerprint import decoding
+from twofold.tables.refresh.events.ingested_offsets import (
     APPENDED_MS,
     GAP,
     IDLE,
@@ -35,8 +35,8 @@ from tables.refresh.events.ingested_offsets import (
     IngestedOffsets,
     read_ingested_offsets,
 )
-from tables.refresh.events.lateness import LATENESS, lateness_counts
-from tables.refresh.events.record_decoder import (
+from twofold.tables.refresh.events.lateness import LATENESS, lateness_counts
+from twofold.tables.refresh.events.record_decoder import (
     REASONS,
     Decoder,
     accepted,
@@ -47,12 +47,12 @@ from tables.refresh.events.record_decoder import (
     reject_frame,
     rejected,
 )
-from tables.refresh.events.record_sealer import seal_quarantined
+from twofold.tables.refresh.events.record_sealer import seal_quarantined
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 R = TypeVar("R", "pa.Table", "DataFrame")
 PLACE = (PARTITION, OFFSET)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from tables.declare.table import Table
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from infra.delta.lake import Lake
-    from tables.declare.registry import Registry
+    from twofold.infra.delta.lake import Lake
+    from twofold.tables.declare.registry import Registry
 
 _REMEMBERED = 4_000  # commits of each table; of older ones the rows count as very many
 

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from infra.capture.captured_table import MARK, OPERATION
-from infra.delta.change_feed import changed_rows
-from infra.delta.delta_writer import Written
-from infra.process.polling_thread import PollingThread
-from infra.rows.sizes import CHANGED, most_rows
-from streaming.maintain.refresh_pace import Pace
-from streaming.maintain.refresh_turns import level_of
-from streaming.maintain.table_stream import TableStream
-from streaming.query.scheduler_pool import use_pool
-from tables.declare.metadata_columns import OFFSET
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import STREAM
-from tables.refresh.events.ingested_offsets import APPENDED_MS
-from tables.refresh.refresh import Refresher
-from tables.refresh.rewound import next_versions
-from tables.refresh.scope import Scope, alike, everything, hull, merged, scopes_of
-from tables.refresh.scope_expressions import with_scope_values
-from tables.refresh.streaming_checkpoint import Position
+from twofold.infra.capture.captured_table import MARK, OPERATION
+from twofold.infra.delta.change_feed import changed_rows
+from twofold.infra.delta.delta_writer import Written
+from twofold.infra.process.polling_thread import PollingThread
+from twofold.infra.rows.sizes import CHANGED, most_rows
+from twofold.streaming.maintain.refresh_pace import Pace
+from twofold.streaming.maintain.refresh_turns import level_of
+from twofold.streaming.maintain.table_stream import TableStream
+from twofold.streaming.query.scheduler_pool import use_pool
+from twofold.tables.declare.metadata_columns import OFFSET
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import STREAM
+from twofold.tables.refresh.events.ingested_offsets import APPENDED_MS
+from twofold.tables.refresh.refresh import Refresher
+from twofold.tables.refresh.rewound import next_versions
+from twofold.tables.refresh.scope import Scope, alike, everything, hull, merged, scopes_of
+from twofold.tables.refresh.scope_expressions import with_scope_values
+from twofold.tables.refresh.streaming_checkpoint import Position
 
 if TYPE_CHECKING:
     import pyarrow as pa

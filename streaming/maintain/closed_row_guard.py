@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.duckdb_session import duckdb_utc
-from infra.spark.spark_literals import instant_of
-from infra.sql.names import DUCKDB
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import STREAM
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.duckdb_session import duckdb_utc
+from twofold.infra.spark.spark_literals import instant_of
+from twofold.infra.sql.names import DUCKDB
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import STREAM
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streaming.maintain.backlog import Backlog
-from streaming.maintain.refresh_turns import Turns
-from streaming.query.step_shares import FEW, Shares
+from twofold.streaming.maintain.backlog import Backlog
+from twofold.streaming.maintain.refresh_turns import Turns
+from twofold.streaming.query.step_shares import FEW, Shares
 
 if TYPE_CHECKING:
-    from tables.declare.table import Table
-    from tables.declare.topic import Topic
+    from twofold.tables.declare.table import Table
+    from twofold.tables.declare.topic import Topic
 
 _MANY = 25_000  # rows that are worth a micro-batch, whatever else comes
 _LATELY_S, _QUIET_S = 3.0, 1.0

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from tables.declare.table import Table
+from twofold.tables.declare.table import Table
 
 if TYPE_CHECKING:
-    from tables.declare.registry import Registry
+    from twofold.tables.declare.registry import Registry
 
 _LOOK_S = 0.2
 _LEVEL_S = 2.0

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from infra.delta.delta_writer import CommitTag, Written
-from infra.delta.lake import Lake
-from infra.errors import BadDeclaration
-from infra.rows.rows import are_here
-from infra.rows.sizes import REVISED, collected, is_small
-from infra.spark.spark_session import tune_for_batch_size
-from streaming.maintain.refresh_pace import Pace
-from streaming.maintain.stream_fence import StreamFence
-from streaming.maintain.table_stream import TableStream
-from tables.declare.metadata_columns import REPLAYED
-from tables.declare.table import Strategy, Table
-from tables.declare.topic import Topic
-from tables.refresh.derived_rows import (
+from twofold.infra.delta.delta_writer import CommitTag, Written
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.rows.rows import are_here
+from twofold.infra.rows.sizes import REVISED, collected, is_small
+from twofold.infra.spark.spark_session import tune_for_batch_size
+from twofold.streaming.maintain.refresh_pace import Pace
+from twofold.streaming.maintain.stream_fence import StreamFence
+from twofold.streaming.maintain.table_stream import TableStream
+from twofold.tables.declare.metadata_columns import REPLAYED
+from twofold.tables.declare.table import Strategy, Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.derived_rows import (
     derive,
     first_of_each_on_stream,
     greatest_by,
@@ -31,8 +31,8 @@ from tables.refresh.derived_rows import (
     repeats_agree_in,
     require_closing,
 )
-from tables.refresh.events.ingested_offsets import APPENDED_MS
-from tables.refresh.streaming_checkpoint import MicroBatch, delta_offset
+from twofold.tables.refresh.events.ingested_offsets import APPENDED_MS
+from twofold.tables.refresh.streaming_checkpoint import MicroBatch, delta_offset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

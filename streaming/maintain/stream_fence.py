@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from infra.delta.delta_writer import CommitTag, Writer, Written
-from infra.errors import WriteConflict
-from streaming.maintain.closed_row_guard import ClosedRowGuard
-from tables.refresh.acceptance import STREAM
+from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
+from twofold.infra.errors import WriteConflict
+from twofold.streaming.maintain.closed_row_guard import ClosedRowGuard
+from twofold.tables.refresh.acceptance import STREAM
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

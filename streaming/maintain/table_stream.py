@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from infra.delta.compaction import compact
-from infra.delta.delta_writer import Writer, Written
-from infra.delta.lake import Lake
-from infra.instants import from_epoch_ms
-from streaming.maintain.closed_row_guard import ClosedRowGuard
-from streaming.query.progress import Progress, write
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.refresh.acceptance import (
+from twofold.infra.delta.compaction import compact
+from twofold.infra.delta.delta_writer import Writer, Written
+from twofold.infra.delta.lake import Lake
+from twofold.infra.instants import from_epoch_ms
+from twofold.streaming.maintain.closed_row_guard import ClosedRowGuard
+from twofold.streaming.query.progress import Progress, write
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import (
     FINGERPRINT,
     RULES,
     accept,
@@ -25,8 +25,8 @@ from tables.refresh.acceptance import (
     is_same,
     require_one_definition,
 )
-from tables.refresh.events.ingested_offsets import APPENDED_MS
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.tables.refresh.events.ingested_offsets import APPENDED_MS
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

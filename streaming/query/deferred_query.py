@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from infra.process.kept_running import Running
+    from twofold.infra.process.kept_running import Running
 
 _log = logging.getLogger("twofold.fill")
 

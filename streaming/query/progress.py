@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from infra.atomic_write import write_atomically
+from twofold.infra.atomic_write import write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 
 _lock = threading.Lock()

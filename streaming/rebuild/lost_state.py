@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from infra.errors import BadArgument, UnexplainedDifference
-from infra.instants import from_epoch_ms
-from infra.offset_ranges import RangesOf
-from infra.rows.rows import in_spark
-from infra.spark.spark_literals import instant_of
-from streaming.rebuild.reingest import Read
-from streaming.rebuild.state_replay import (
+from twofold.infra.errors import BadArgument, UnexplainedDifference
+from twofold.infra.instants import from_epoch_ms
+from twofold.infra.offset_ranges import RangesOf
+from twofold.infra.rows.rows import in_spark
+from twofold.infra.spark.spark_literals import instant_of
+from twofold.streaming.rebuild.reingest import Read
+from twofold.streaming.rebuild.state_replay import (
     adopt,
     archived_steps,
     go_on_after,
@@ -23,15 +23,15 @@ from streaming.rebuild.state_replay import (
     steps,
     whole_steps,
 )
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import definition, is_same, require_one_definition
-from tables.refresh.events.ingested_offsets import offsets_at
-from tables.refresh.open_platform import Platform
-from tables.refresh.row_diff import matching
-from tables.refresh.shadow_lake import RebuildComparison, compare_rows, drop, shadow
-from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
-from tables.refresh.target import Target
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import definition, is_same, require_one_definition
+from twofold.tables.refresh.events.ingested_offsets import offsets_at
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.row_diff import matching
+from twofold.tables.refresh.shadow_lake import RebuildComparison, compare_rows, drop, shadow
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
+from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from infra.offset_ranges import Ranges, RangesOf
-from streaming.driver import finish, table_query
-from streaming.ingest.catch_up_plan import chunks
-from streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
-from tables.declare.topic import Topic
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.open_platform import Platform
+from twofold.infra.offset_ranges import Ranges, RangesOf
+from twofold.streaming.driver import finish, table_query
+from twofold.streaming.ingest.catch_up_plan import chunks
+from twofold.streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

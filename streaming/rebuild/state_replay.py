@@ -10,20 +10,20 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 
-from infra.delta.delta_writer import Writer
-from infra.delta.lake import Lake
-from infra.errors import BadArgument
-from infra.offset_ranges import RangesOf
-from streaming.driver import finish
-from streaming.maintain.closed_row_guard import ClosedRowGuard
-from streaming.maintain.stateful_query import Maintain, ends, state_settings
-from streaming.maintain.stream_fence import StreamFence
-from streaming.rebuild.reingest import Read, ingested, missing_ranges
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import definition
-from tables.refresh.open_platform import Platform
-from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, Position
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument
+from twofold.infra.offset_ranges import RangesOf
+from twofold.streaming.driver import finish
+from twofold.streaming.maintain.closed_row_guard import ClosedRowGuard
+from twofold.streaming.maintain.stateful_query import Maintain, ends, state_settings
+from twofold.streaming.maintain.stream_fence import StreamFence
+from twofold.streaming.rebuild.reingest import Read, ingested, missing_ranges
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import definition
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, Position
 
 _log = logging.getLogger("twofold.recover")
 

@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
-from infra.errors import BadDeclaration
-from infra.settings import ROOT
-from tables.algebra.refusal import Refusal, Subject
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.settings import ROOT
+from twofold.tables.algebra.refusal import Refusal, Subject
 
 _CLOCK = "Take times from the events: the batch computes the same rows again years later."
 _CHANCE = "Leave chance out, or derive it from the key with F.hash."

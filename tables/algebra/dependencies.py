@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tables.algebra.keys import is_cut, is_equality, is_time_window, lifted, operands
-from tables.algebra.relations import (
+from twofold.tables.algebra.keys import is_cut, is_equality, is_time_window, lifted, operands
+from twofold.tables.algebra.relations import (
     Aggregate,
     Call,
     Column,
@@ -33,8 +33,8 @@ from tables.algebra.relations import (
     parts,
     relations,
 )
-from tables.algebra.spark_functions import ROW
-from tables.algebra.value_kinds import are_of_one_kind
+from twofold.tables.algebra.spark_functions import ROW
+from twofold.tables.algebra.value_kinds import are_of_one_kind
 
 ALL_ROWS = "a group of all rows"
 COUNTING, PLACING = "which rows count", "which row they go to"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.sql.names import SPARK
-from tables.algebra.relations import Call, Column, Expr, Literal, parts
+from twofold.infra.sql.names import SPARK
+from twofold.tables.algebra.relations import Call, Column, Expr, Literal, parts
 
 PLAIN_TYPES = {
     "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT",

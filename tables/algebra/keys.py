@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise, product
 from typing import TypeGuard
 
-from tables.algebra.relations import (
+from twofold.tables.algebra.relations import (
     Aggregate,
     Call,
     Column,
@@ -30,8 +30,8 @@ from tables.algebra.relations import (
     parts,
     relations,
 )
-from tables.algebra.spark_functions import ROW, TIME_WINDOWS
-from tables.algebra.value_kinds import is_exact, is_never_null, is_same, is_whole, kind_of
+from twofold.tables.algebra.spark_functions import ROW, TIME_WINDOWS
+from twofold.tables.algebra.value_kinds import is_exact, is_never_null, is_same, is_whole, kind_of
 
 _COMPARISONS = frozenset({"=", "==", "!=", "<>", "<", ">", "<=", ">=", "like", "between"})
 """Functions that are true of values only that are all not null."""

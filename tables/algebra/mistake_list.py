@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from infra.errors import BadDeclaration, Unproved
+from twofold.infra.errors import BadDeclaration, Unproved
 
 
 def found_by(*checks: Callable[[], object]) -> list[BadDeclaration]:

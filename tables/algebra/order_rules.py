@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tables.algebra.keys import is_cut, missing_of_key
-from tables.algebra.refusal import Identities, Refusal, Subject
-from tables.algebra.relations import (
+from twofold.tables.algebra.keys import is_cut, missing_of_key
+from twofold.tables.algebra.refusal import Identities, Refusal, Subject
+from twofold.tables.algebra.relations import (
     Aggregate,
     Call,
     Distinct,
@@ -21,8 +21,8 @@ from tables.algebra.relations import (
     arguments,
     parts,
 )
-from tables.algebra.spark_functions import EXTREMES, GREATEST, IGNORING, NEED_ORDER, ORDERED, SORTING, UNSORTED
-from tables.algebra.value_kinds import is_exact
+from twofold.tables.algebra.spark_functions import EXTREMES, GREATEST, IGNORING, NEED_ORDER, ORDERED, SORTING, UNSORTED
+from twofold.tables.algebra.value_kinds import is_exact
 
 
 @Refusal(

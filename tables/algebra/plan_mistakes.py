@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from infra.errors import nearest
-from infra.sql.impure_functions import is_impure
-from tables.algebra.dependencies import read_twice, through_unions
-from tables.algebra.keys import is_time_window
-from tables.algebra.order_rules import aggregates_of
-from tables.algebra.refusal import RULES, Identities, PlanMistake, Refusal, Subject
-from tables.algebra.relations import (
+from twofold.infra.errors import nearest
+from twofold.infra.sql.impure_functions import is_impure
+from twofold.tables.algebra.dependencies import read_twice, through_unions
+from twofold.tables.algebra.keys import is_time_window
+from twofold.tables.algebra.order_rules import aggregates_of
+from twofold.tables.algebra.refusal import RULES, Identities, PlanMistake, Refusal, Subject
+from twofold.tables.algebra.relations import (
     Aggregate,
     Call,
     Distinct,
@@ -29,8 +29,8 @@ from tables.algebra.relations import (
     parts,
     relations,
 )
-from tables.algebra.spark_functions import COMPARING, INEXACT
-from tables.algebra.value_kinds import is_never_null, is_plain, kind_of
+from twofold.tables.algebra.spark_functions import COMPARING, INEXACT
+from twofold.tables.algebra.value_kinds import is_never_null, is_plain, kind_of
 
 _MOMENT = re.compile(r"\s*(now|today|yesterday|tomorrow)(\s+\S+)?\s*", re.IGNORECASE)
 """Texts that are a time of the clock where they are cast to one, or compared with one; a zone may follow."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from infra.errors import BadDeclaration, Unproved
+from twofold.infra.errors import BadDeclaration, Unproved
 
 
 class Subject(StrEnum):

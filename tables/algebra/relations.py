@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import Any
 
-from infra.sql.names import SPARK
-from tables.algebra.refusal import PlanMistake
+from twofold.infra.sql.names import SPARK
+from twofold.tables.algebra.refusal import PlanMistake
 
 
 @dataclass(frozen=True)

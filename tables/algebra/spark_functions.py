@@ -5,7 +5,7 @@ A function that is in none of these sets is not known. A test holds them against
 
 from __future__ import annotations
 
-from infra.sql.impure_functions import names
+from twofold.infra.sql.impure_functions import names
 
 GREATEST = "F.max_by or F.min_by with a tie-break: F.max_by(x, F.struct(order, x))"
 SORTED = "F.sort_array(F.collect_list(x))"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from infra.duration import parse_duration
-from infra.errors import BadDeclaration
-from tables.algebra.dependencies import either, is_of, several
-from tables.algebra.relations import (
+from twofold.infra.duration import parse_duration
+from twofold.infra.errors import BadDeclaration
+from twofold.tables.algebra.dependencies import either, is_of, several
+from twofold.tables.algebra.relations import (
     Aggregate,
     Call,
     Column,

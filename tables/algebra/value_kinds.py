@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tables.algebra.relations import Aggregate, Call, Column, Expr, Literal, Merged, Optional, Windowed
+from twofold.tables.algebra.relations import Aggregate, Call, Column, Expr, Literal, Merged, Optional, Windowed
 
 _WIDTHS = {"byte": 1, "tinyint": 1, "short": 2, "smallint": 2, "int": 4, "long": 8, "bigint": 8}
 """Whole numbers -> their bytes."""

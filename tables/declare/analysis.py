@@ -7,20 +7,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadDeclaration, TwofoldError, nearest
-from infra.spark.lazy_frames import AsksForRows, only_lazily
-from infra.sql.impure_functions import IMPURE
-from tables.algebra.mistake_list import require_none
-from tables.algebra.plan_mistakes import ASKS_FOR_ROWS, IMPURE_FUNCTION, NO_SUCH_COLUMN, OPEN_PART
-from tables.algebra.reading.called_functions import impure_function
-from tables.algebra.refusal import Refusal
-from tables.algebra.spark_functions import NEED_ORDER, ORDERED
-from tables.declare.inference import RECORD
-from tables.declare.refusals.refused_names import NOT_RETURNED, PLATFORM, not_returned
-from tables.declare.refusals.refused_types import COLLATED, UNORDERED, UNSTORED, UNTIMELY
-from tables.declare.registry import Registry
-from tables.declare.table import NAMING, Table
-from tables.declare.topic import Topic
+from twofold.infra.errors import BadDeclaration, TwofoldError, nearest
+from twofold.infra.spark.lazy_frames import AsksForRows, only_lazily
+from twofold.infra.sql.impure_functions import IMPURE
+from twofold.tables.algebra.mistake_list import require_none
+from twofold.tables.algebra.plan_mistakes import ASKS_FOR_ROWS, IMPURE_FUNCTION, NO_SUCH_COLUMN, OPEN_PART
+from twofold.tables.algebra.reading.called_functions import impure_function
+from twofold.tables.algebra.refusal import Refusal
+from twofold.tables.algebra.spark_functions import NEED_ORDER, ORDERED
+from twofold.tables.declare.inference import RECORD
+from twofold.tables.declare.refusals.refused_names import NOT_RETURNED, PLATFORM, not_returned
+from twofold.tables.declare.refusals.refused_types import COLLATED, UNORDERED, UNSTORED, UNTIMELY
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import NAMING, Table
+from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -259,8 +259,8 @@ def _wrong_order(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
 def _wrong_rules(table: Table, rows: DataFrame) -> Iterator[BadDeclaration]:
     from pyspark.errors import PySparkException
 
-    from quality.row_checks import split
-    from quality.rules import ROW_RULES
+    from twofold.quality.row_checks import split
+    from twofold.quality.rules import ROW_RULES
 
     for rule in table.checks:
         place = f"tables/{table.domain}/{table.name}.py: the rule {rule}"

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FunctionType, GenericAlias, MethodType, ModuleType
 from typing import Any
 
-from infra.errors import BadDeclaration
-from infra.python_source import (
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.python_source import (
     UNKNOWN,
     Dotted,
     assigned,
@@ -34,7 +34,7 @@ from infra.python_source import (
     sets_in_order,
     without_own_imports,
 )
-from infra.python_values import (
+from twofold.infra.python_values import (
     attributes,
     dispatched,
     file_of,
@@ -46,14 +46,14 @@ from infra.python_values import (
     set_later,
     sorted_by_name,
 )
-from infra.settings import ROOT
-from quality.rule import TABLE_METHODS, Rule
-from tables.algebra.code_mistakes import SET_ORDER, Use, is_impure, name_of
-from tables.algebra.mistake_list import require_none
-from tables.declare.parameter_checks import BOUND
-from tables.declare.spark_names import SparkName
-from tables.declare.table import Table, table
-from tables.declare.topic import Topic
+from twofold.infra.settings import ROOT
+from twofold.quality.rule import TABLE_METHODS, Rule
+from twofold.tables.algebra.code_mistakes import SET_ORDER, Use, is_impure, name_of
+from twofold.tables.algebra.mistake_list import require_none
+from twofold.tables.declare.parameter_checks import BOUND
+from twofold.tables.declare.spark_names import SparkName
+from twofold.tables.declare.table import Table, table
+from twofold.tables.declare.topic import Topic
 
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
 _TEXT_SAYS_ALL = re.compile(

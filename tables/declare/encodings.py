@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, cast
 
-from infra.errors import BadDeclaration
+from twofold.infra.errors import BadDeclaration
 
 if TYPE_CHECKING:
-    from infra.encodings.column_types import FieldType
-    from infra.encodings.parsed_records import Parser
-    from infra.encodings.schema_files import Schema
+    from twofold.infra.encodings.column_types import FieldType
+    from twofold.infra.encodings.parsed_records import Parser
+    from twofold.infra.encodings.schema_files import Schema
 
     FieldTypes = Callable[[Schema], Mapping[str, Callable[[], FieldType]]]
     Differences = Callable[[Schema, Schema], Iterator[str]]
@@ -61,20 +61,20 @@ class Encoding:
 
 
 ENCODINGS = {
-    "json": Encoding(parser="infra.encodings.json.json_decoder:JsonParser", outbox=True),
+    "json": Encoding(parser="twofold.infra.encodings.json.json_decoder:JsonParser", outbox=True),
     "avro": Encoding(
-        parser="infra.encodings.avro.avro_decoder:AvroParser",
+        parser="twofold.infra.encodings.avro.avro_decoder:AvroParser",
         schema_suffix=".avsc",
-        field_types="infra.encodings.avro.avro_schema:field_types",
-        differences="infra.encodings.avro.avro_resolution:unreadable_fields",
+        field_types="twofold.infra.encodings.avro.avro_schema:field_types",
+        differences="twofold.infra.encodings.avro.avro_resolution:unreadable_fields",
     ),
     "protobuf": Encoding(
-        parser="infra.encodings.protobuf.protobuf_decoder:ProtobufParser",
+        parser="twofold.infra.encodings.protobuf.protobuf_decoder:ProtobufParser",
         schema_suffix=".proto",
-        field_types="infra.encodings.protobuf.protobuf_schema:field_types",
-        differences="infra.encodings.protobuf.protobuf_schema:unreadable_fields",
+        field_types="twofold.infra.encodings.protobuf.protobuf_schema:field_types",
+        differences="twofold.infra.encodings.protobuf.protobuf_schema:unreadable_fields",
     ),
-    "debezium": Encoding(parser="infra.capture.debezium_decoder:DebeziumParser", of_changes=True),
+    "debezium": Encoding(parser="twofold.infra.capture.debezium_decoder:DebeziumParser", of_changes=True),
 }
 
 

@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from infra.atomic_write import write_atomically
-from infra.duration import parse_duration
-from infra.errors import BadDeclaration, Unproved
-from infra.spark.lazy_frames import AsksForRows
-from tables.algebra import spark_functions
-from tables.algebra.dependencies import (
+from twofold.infra.atomic_write import write_atomically
+from twofold.infra.duration import parse_duration
+from twofold.infra.errors import BadDeclaration, Unproved
+from twofold.infra.spark.lazy_frames import AsksForRows
+from twofold.tables.algebra import spark_functions
+from twofold.tables.algebra.dependencies import (
     by_source,
     copied,
     influences,
@@ -31,14 +31,14 @@ from tables.algebra.dependencies import (
     unknown_in,
     untraced,
 )
-from tables.algebra.expression_sql import sql_of
-from tables.algebra.keys import determined, is_time_window, keys, missing_of_key
-from tables.algebra.mistake_list import require_none
-from tables.algebra.plan_mistakes import ASKS_FOR_ROWS, find_mistakes
-from tables.algebra.reading.connect_plan import read_function
-from tables.algebra.reading.expression_text import fault_of
-from tables.algebra.refusal import PlanMistake
-from tables.algebra.relations import (
+from twofold.tables.algebra.expression_sql import sql_of
+from twofold.tables.algebra.keys import determined, is_time_window, keys, missing_of_key
+from twofold.tables.algebra.mistake_list import require_none
+from twofold.tables.algebra.plan_mistakes import ASKS_FOR_ROWS, find_mistakes
+from twofold.tables.algebra.reading.connect_plan import read_function
+from twofold.tables.algebra.reading.expression_text import fault_of
+from twofold.tables.algebra.refusal import PlanMistake
+from twofold.tables.algebra.relations import (
     Call,
     Column,
     Distinct,
@@ -54,15 +54,15 @@ from tables.algebra.relations import (
     parts,
     relations,
 )
-from tables.algebra.relations import Source as Input
-from tables.algebra.times import TimeFacts, times_of, window_start
-from tables.algebra.value_kinds import is_exact, kind_of
-from tables.declare.declaration_files import DeclarationFile
-from tables.declare.refusals.refused_keys import KEY_OF_ONE_ROW, MISSING, OTHER_COLUMN, OTHER_GROUPS, OTHER_SCOPE
-from tables.declare.refusals.refused_names import NOT_RETURNED, not_returned
-from tables.declare.refusals.refused_times import NEAR, OTHER_TIME
-from tables.declare.table import NAMING, Draft, Table
-from tables.declare.topic import Topic
+from twofold.tables.algebra.relations import Source as Input
+from twofold.tables.algebra.times import TimeFacts, times_of, window_start
+from twofold.tables.algebra.value_kinds import is_exact, kind_of
+from twofold.tables.declare.declaration_files import DeclarationFile
+from twofold.tables.declare.refusals.refused_keys import KEY_OF_ONE_ROW, MISSING, OTHER_COLUMN, OTHER_GROUPS, OTHER_SCOPE
+from twofold.tables.declare.refusals.refused_names import NOT_RETURNED, not_returned
+from twofold.tables.declare.refusals.refused_times import NEAR, OTHER_TIME
+from twofold.tables.declare.table import NAMING, Draft, Table
+from twofold.tables.declare.topic import Topic
 
 _ALGEBRA = Path(spark_functions.__file__).parent
 INFERRED = ("primary_key", "recompute_by", "scope_columns", "event_time", "depends_within", "closes_at", "ends_at")

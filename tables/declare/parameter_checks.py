@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from infra.duration import parse_duration
-from infra.errors import BadDeclaration, nearest
-from quality.rules import Rule
+from twofold.infra.duration import parse_duration
+from twofold.infra.errors import BadDeclaration, nearest
+from twofold.quality.rules import Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")

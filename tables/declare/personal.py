@@ -10,22 +10,22 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadDeclaration
-from infra.keys.ciphertext import PATTERN
-from quality.rules import Rule, matches
-from tables.algebra.mistake_list import require_none
-from tables.declare.encodings import find_encoding
-from tables.declare.parameter_checks import NAME, require_columns
-from tables.declare.record_fields import Field
-from tables.declare.topic import Topic
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.keys.ciphertext import PATTERN
+from twofold.quality.rules import Rule, matches
+from twofold.tables.algebra.mistake_list import require_none
+from twofold.tables.declare.encodings import find_encoding
+from twofold.tables.declare.parameter_checks import NAME, require_columns
+from twofold.tables.declare.record_fields import Field
+from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
-    from tables.declare.table import Table
+    from twofold.tables.declare.table import Table
 
 _OF_JSON = (
-    "infra.encodings.json.json_decoder:JsonParser",
-    "infra.webhooks.delivery_parser:DeliveryParser",
-    "infra.capture.debezium_decoder:DebeziumParser",
+    "twofold.infra.encodings.json.json_decoder:JsonParser",
+    "twofold.infra.webhooks.delivery_parser:DeliveryParser",
+    "twofold.infra.capture.debezium_decoder:DebeziumParser",
 )
 """The parsers of records that are JSON."""
 

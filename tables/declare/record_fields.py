@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from infra.encodings.column_types import FieldType, parse_type
-from infra.errors import BadDeclaration
+from twofold.infra.encodings.column_types import FieldType, parse_type
+from twofold.infra.errors import BadDeclaration
 
 _DEFAULTS: dict[str, tuple[type, ...]] = {
     "string": (str,),

@@ -10,12 +10,12 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infra.capture.captured_table import unfit_names
-from infra.chosen_domains import chosen_domains
-from infra.errors import BadArgument, BadDeclaration, Unproved, nearest
-from infra.settings import Settings
-from tables.algebra.mistake_list import require_none, together_with
-from tables.declare.declaration_files import (
+from twofold.infra.capture.captured_table import unfit_names
+from twofold.infra.chosen_domains import chosen_domains
+from twofold.infra.errors import BadArgument, BadDeclaration, Unproved, nearest
+from twofold.infra.settings import Settings
+from twofold.tables.algebra.mistake_list import require_none, together_with
+from twofold.tables.declare.declaration_files import (
     FOLDER,
     OWN,
     QUARANTINE,
@@ -27,14 +27,14 @@ from tables.declare.declaration_files import (
     read_declaration,
     require_domain_name,
 )
-from tables.declare.inference import RECORD, Inference, complete, kept, plan_mistakes, redundant
-from tables.declare.metadata_columns import copied_descriptions
-from tables.declare.outputs.output import Output, output_mistakes
-from tables.declare.refusals.refused_keys import NO_COLUMN, OPEN_KEY, TAKEN
-from tables.declare.refusals.refused_names import UNKNOWN_INPUT
-from tables.declare.refusals.refused_times import NEVER_CLOSES
-from tables.declare.table import Strategy, Table
-from tables.declare.topic import Topic
+from twofold.tables.declare.inference import RECORD, Inference, complete, kept, plan_mistakes, redundant
+from twofold.tables.declare.metadata_columns import copied_descriptions
+from twofold.tables.declare.outputs.output import Output, output_mistakes
+from twofold.tables.declare.refusals.refused_keys import NO_COLUMN, OPEN_KEY, TAKEN
+from twofold.tables.declare.refusals.refused_names import UNKNOWN_INPUT
+from twofold.tables.declare.refusals.refused_times import NEVER_CLOSES
+from twofold.tables.declare.table import Strategy, Table
+from twofold.tables.declare.topic import Topic
 
 D = TypeVar("D", Topic, Table)
 _log = logging.getLogger("twofold.registry")

@@ -12,7 +12,7 @@ from string import Formatter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadDeclaration
+from twofold.infra.errors import BadDeclaration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

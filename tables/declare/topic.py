@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Literal
 
-from infra.capture.captured_table import MARK, OPERATION
-from infra.duration import parse_duration
-from infra.encodings.column_types import FieldType, parse_type
-from infra.encodings.record_format import RecordFormat
-from infra.encodings.schema_files import SchemaFiles, read_schemas
-from infra.errors import BadDeclaration
-from infra.sql.names import SPARK
-from quality.rules import RECORD_RULES, Rule
-from tables.algebra.mistake_list import found_by, require_none
-from tables.declare.encodings import find_encoding
-from tables.declare.metadata_columns import LOG_OFFSET, OFFSET, REST, TOMBSTONE
-from tables.declare.parameter_checks import (
+from twofold.infra.capture.captured_table import MARK, OPERATION
+from twofold.infra.duration import parse_duration
+from twofold.infra.encodings.column_types import FieldType, parse_type
+from twofold.infra.encodings.record_format import RecordFormat
+from twofold.infra.encodings.schema_files import SchemaFiles, read_schemas
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.sql.names import SPARK
+from twofold.quality.rules import RECORD_RULES, Rule
+from twofold.tables.algebra.mistake_list import found_by, require_none
+from twofold.tables.declare.encodings import find_encoding
+from twofold.tables.declare.metadata_columns import LOG_OFFSET, OFFSET, REST, TOMBSTONE
+from twofold.tables.declare.parameter_checks import (
     duration_checks,
     require_columns,
     require_list,
@@ -26,7 +26,7 @@ from tables.declare.parameter_checks import (
     require_rules,
     set_fields,
 )
-from tables.declare.record_fields import Field, record_types, require_fields
+from twofold.tables.declare.record_fields import Field, record_types, require_fields
 
 _TOPIC_DURATIONS = ("local_retention", "max_future_skew", "idle_timeout")
 
@@ -264,7 +264,7 @@ class Topic:
                 f"encoding={self.encoding!r} needs subject: the folder below schemas that holds the schemas.",
                 hint='Write subject="<the topic\'s name>-value", as registries name it.',
             )
-        from tables.declare.topic_schemas import schema_columns
+        from twofold.tables.declare.topic_schemas import schema_columns
 
         set_fields(self, schema=schema_columns(self.schema_files, encoding, self.schema, [self.event_time]))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from infra.encodings.column_types import FieldType
-from infra.encodings.record_format import BadSchema
-from infra.encodings.schema_files import SchemaFiles
-from infra.errors import BadDeclaration
-from tables.declare.encodings import Encoding
-from tables.declare.record_fields import record_types
+from twofold.infra.encodings.column_types import FieldType
+from twofold.infra.encodings.record_format import BadSchema
+from twofold.infra.encodings.schema_files import SchemaFiles
+from twofold.infra.errors import BadDeclaration
+from twofold.tables.declare.encodings import Encoding
+from twofold.tables.declare.record_fields import record_types
 
 
 def schema_columns(

@@ -1,6 +1,6 @@
 """How busy the sky and the airport were at each departure."""
 
-from tables import DataFrame, F, Window, between, expression, not_null, table, unique
+from twofold import DataFrame, F, Window, between, expression, not_null, table, unique
 
 
 @table(

@@ -1,6 +1,6 @@
 """The latest observation of the weather at each airport."""
 
-from tables import DataFrame, between, not_null, table, unique
+from twofold import DataFrame, between, not_null, table, unique
 
 
 @table(

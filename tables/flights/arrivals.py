@@ -9,7 +9,7 @@ air_time_min: time in the air, minutes
 reported_at: when the airline reported the landing
 """
 
-from tables import Topic, between, matches
+from twofold import Topic, between, matches
 
 TOPIC = Topic(
     schema={

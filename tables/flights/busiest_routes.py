@@ -1,6 +1,6 @@
 """Departures of each route within three hours, counted every hour."""
 
-from tables import DataFrame, F, between, not_null, table
+from twofold import DataFrame, F, between, not_null, table
 
 
 @table(

@@ -1,6 +1,6 @@
 """How punctual each carrier was on each day."""
 
-from tables import DataFrame, F, between, expression, not_null, table
+from twofold import DataFrame, F, between, expression, not_null, table
 
 
 @table(

@@ -1,6 +1,6 @@
 """Departure delays by origin and hour against the same hour a week before."""
 
-from tables import DataFrame, F, between, not_null, table
+from twofold import DataFrame, F, between, not_null, table
 
 
 @table(

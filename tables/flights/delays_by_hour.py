@@ -1,6 +1,6 @@
 """Departure delays by origin airport and hour."""
 
-from tables import DataFrame, F, between, expression, not_null, table
+from twofold import DataFrame, F, between, expression, not_null, table
 
 
 @table(

@@ -13,7 +13,7 @@ delay_min: delay of the departure against the schedule, minutes; negative is ear
 reported_at: when the airline reported it
 """
 
-from tables import Topic, between, matches, one_of
+from twofold import Topic, between, matches, one_of
 
 TOPIC = Topic(
     schema={

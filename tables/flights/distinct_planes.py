@@ -1,6 +1,6 @@
 """Planes, delays and destinations of each carrier and day, as sketches that can be merged when they are served."""
 
-from tables import DataFrame, F, between, expression, not_null, table
+from twofold import DataFrame, F, between, expression, not_null, table
 
 
 @table(

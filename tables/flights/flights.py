@@ -1,6 +1,6 @@
 """Every flight that left New York, with its landing."""
 
-from tables import DataFrame, F, expression, not_null, one_of, table, unique
+from twofold import DataFrame, F, expression, not_null, one_of, table, unique
 
 
 @table(

@@ -1,6 +1,6 @@
 """Every departure with the weather that was observed last before it."""
 
-from tables import DataFrame, F, Window, expression, not_null, table, unique
+from twofold import DataFrame, F, Window, expression, not_null, table, unique
 
 
 @table(

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from tables import RECORD, DataFrame, Event, Match, between, expression, find_matches, table, unique
+from twofold import RECORD, DataFrame, Event, Match, between, expression, find_matches, table, unique
 
 WITHIN = timedelta(hours=3)
 LANDED_LATE_MIN, LEFT_LATE_MIN = 30, 15

@@ -1,6 +1,6 @@
 """The working days of each plane: departures from New York without a pause of six hours."""
 
-from tables import DataFrame, F, expression, not_null, table
+from twofold import DataFrame, F, expression, not_null, table
 
 
 @table(

@@ -13,7 +13,7 @@ visibility_mi: miles
 reported_at: when the station reported it
 """
 
-from tables import Topic, between, matches
+from twofold import Topic, between, matches
 
 TOPIC = Topic(
     schema={

@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass, field
 from types import EllipsisType
 from typing import TYPE_CHECKING
 
-from infra.delta.lake import Lake
-from infra.errors import BadDeclaration, DefinitionChanged, WriteConflict
-from tables.declare.code_fingerprint import digest, fingerprint
-from tables.declare.personal import ending_columns
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.events.ingested_offsets import INGEST
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadDeclaration, DefinitionChanged, WriteConflict
+from twofold.tables.declare.code_fingerprint import digest, fingerprint
+from twofold.tables.declare.personal import ending_columns
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.ingested_offsets import INGEST
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from infra.delta.file_pruning import ValueBounds
-from infra.instants import Interval
-from infra.sql.names import DUCKDB, SPARK, Dialect
-from tables.algebra.expression_sql import path_of, sql_of
-from tables.algebra.relations import Column, Expr
+from twofold.infra.delta.file_pruning import ValueBounds
+from twofold.infra.instants import Interval
+from twofold.infra.sql.names import DUCKDB, SPARK, Dialect
+from twofold.tables.algebra.expression_sql import path_of, sql_of
+from twofold.tables.algebra.relations import Column, Expr
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from infra.delta.file_pruning import prune_files
-from infra.errors import BadDeclaration
-from infra.rows.rows import R, are_here, column_names, dialect_of, run_sql, with_null
-from infra.sql.names import DUCKDB, SPARK
-from tables.declare.analysis import impure_call, rows_of, wrong_columns
-from tables.declare.inference import RECORD
-from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.declare.personal import ending_columns
-from tables.declare.table import Strategy, Table
-from tables.declare.topic import Topic
-from tables.refresh.row_diff import matching, same_key
+from twofold.infra.delta.file_pruning import prune_files
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.rows.rows import R, are_here, column_names, dialect_of, run_sql, with_null
+from twofold.infra.sql.names import DUCKDB, SPARK
+from twofold.tables.declare.analysis import impure_call, rows_of, wrong_columns
+from twofold.tables.declare.inference import RECORD
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
+from twofold.tables.declare.personal import ending_columns
+from twofold.tables.declare.table import Strategy, Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.row_diff import matching, same_key
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from infra.delta.lake import Lake
-    from infra.rows.rows import Rows
-    from tables.declare.registry import Registry
-    from tables.refresh.scope_predicates import ScopeFilter
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.rows.rows import Rows
+    from twofold.tables.declare.registry import Registry
+    from twofold.tables.refresh.scope_predicates import ScopeFilter
 
 
 _WATERMARK = "spark.watermarkDelayMs"

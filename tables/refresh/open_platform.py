@@ -9,25 +9,25 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from infra.delta.lake import QUARANTINE, Lake, with_comments
-from infra.errors import BadDeclaration
-from infra.rows.rows import with_null
-from infra.settings import IN_PROCESS
-from infra.spark.spark_client import naming_lost_server, open_session
-from tables.declare.analysis import require_no_mistake, wrong_types
-from tables.declare.metadata_columns import LATE_BY_MS, OF_EVENTS, OF_QUARANTINE, OFFSET, PARTITION
-from tables.declare.registry import Registry, load
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import require_proved
-from tables.refresh.derived_rows import declared_columns
-from tables.refresh.events import lost_offsets, transaction_offsets
-from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
+from twofold.infra.delta.lake import QUARANTINE, Lake, with_comments
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.rows.rows import with_null
+from twofold.infra.settings import IN_PROCESS
+from twofold.infra.spark.spark_client import naming_lost_server, open_session
+from twofold.tables.declare.analysis import require_no_mistake, wrong_types
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OF_EVENTS, OF_QUARANTINE, OFFSET, PARTITION
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import require_proved
+from twofold.tables.refresh.derived_rows import declared_columns
+from twofold.tables.refresh.events import lost_offsets, transaction_offsets
+from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 _log = logging.getLogger("twofold.setup")
 
@@ -96,7 +96,7 @@ def opened(
 
 
 def _stop(session: SparkSession) -> None:
-    from infra.spark.spark_session import jvm_exit_code
+    from twofold.infra.spark.spark_session import jvm_exit_code
 
     if jvm_exit_code() is None:
         session.stop()

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.delta.delta_writer import CHANGE, Written
-from infra.delta.file_pruning import PrunedFiles, has_undated, prune_files
-from infra.delta.lake import Lake
-from infra.delta.open_table import OpenTable
-from infra.duckdb_session import duckdb_utc, query
-from infra.instants import from_epoch_ms
-from infra.rows.rows import are_here, here, in_spark
-from infra.rows.sizes import (
+from twofold.infra.delta.delta_writer import CHANGE, Written
+from twofold.infra.delta.file_pruning import PrunedFiles, has_undated, prune_files
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.open_table import OpenTable
+from twofold.infra.duckdb_session import duckdb_utc, query
+from twofold.infra.instants import from_epoch_ms
+from twofold.infra.rows.rows import are_here, here, in_spark
+from twofold.infra.rows.sizes import (
     COMPARED,
     COMPRESSED,
     HANDED_OVER,
@@ -29,15 +29,15 @@ from infra.rows.sizes import (
     is_small,
     most_rows,
 )
-from infra.spark.plan_template import PlanTemplate, has_jvm
-from infra.spark.spark_session import tune_for_batch_size
-from infra.sql.names import DATAFUSION, DUCKDB, SPARK
-from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.declare.registry import Registry
-from tables.declare.table import Strategy, Table
-from tables.declare.topic import Topic
-from tables.refresh.acceptance import code_facts, require_one_definition
-from tables.refresh.derived_rows import (
+from twofold.infra.spark.plan_template import PlanTemplate, has_jvm
+from twofold.infra.spark.spark_session import tune_for_batch_size
+from twofold.infra.sql.names import DATAFUSION, DUCKDB, SPARK
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Strategy, Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.acceptance import code_facts, require_one_definition
+from twofold.tables.refresh.derived_rows import (
     declared_columns,
     derive,
     few_of,
@@ -46,15 +46,15 @@ from tables.refresh.derived_rows import (
     input_of,
     one_of_each_key,
 )
-from tables.refresh.scope import Scope, everything, merged, whole
-from tables.refresh.scope_predicates import ScopeFilter, with_held_values
-from tables.refresh.target import Target
+from twofold.tables.refresh.scope import Scope, everything, merged, whole
+from twofold.tables.refresh.scope_predicates import ScopeFilter, with_held_values
+from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from infra.rows.rows import Rows
+    from twofold.infra.rows.rows import Rows
 
 
 _CLOSED = "_closed"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from infra.delta.lake import Lake
-from infra.delta.logged_commit import LoggedCommit
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.refresh.acceptance import STREAM
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.logged_commit import LoggedCommit
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import STREAM
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 
 def read_by_others(lake: Lake, name: str, after: int, is_own: Callable[[LoggedCommit], bool]) -> Mapping[str, int]:

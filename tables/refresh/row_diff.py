@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 
-from infra.delta.delta_writer import BEFORE, CHANGE
-from infra.rows.rows import R, are_here, cast_like, column_names, column_types, dialect_of, run_sql, without_maps
-from infra.sql.names import Dialect
-from tables.declare.table import Table
-from tables.refresh.json_values import to_plain_json
+from twofold.infra.delta.delta_writer import BEFORE, CHANGE
+from twofold.infra.rows.rows import R, are_here, cast_like, column_names, column_types, dialect_of, run_sql, without_maps
+from twofold.infra.sql.names import Dialect
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:
-    from infra.rows.rows import Rows
+    from twofold.infra.rows.rows import Rows
 
 _ROUNDING = {"double": 1e-12, "float": 1e-6}
 """Type of a column -> the relative error that another order of additions may make."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from infra.instants import Interval, are_datetimes, epoch_ms, epoch_ms_of
-from infra.offset_ranges import joined
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.scope_expressions import scope_values_in
+from twofold.infra.instants import Interval, are_datetimes, epoch_ms, epoch_ms_of
+from twofold.infra.offset_ranges import joined
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.scope_expressions import scope_values_in
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from infra.sql.impure_functions import names
-from infra.sql.names import SPARK
-from tables.algebra.expression_sql import names_in, sql_of
-from tables.algebra.relations import Call, Column, Expr, Literal
-from tables.declare.table import Table
-from tables.declare.topic import Topic
+from twofold.infra.sql.impure_functions import names
+from twofold.infra.sql.names import SPARK
+from twofold.tables.algebra.expression_sql import names_in, sql_of
+from twofold.tables.algebra.relations import Call, Column, Expr, Literal
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ def with_scope_values(spark: SparkSession, table: Table, source: Topic | Table, 
         return rows
     from pyspark.errors import PySparkException
 
-    from infra.rows.rows import in_spark
+    from twofold.infra.rows.rows import in_spark
 
     read = {name for value in added.values() for name in names_in(value)}
     frame = in_spark(spark, rows.select([c for c in rows.column_names if c in read]))

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from infra.instants import Interval
-from infra.sql.names import DUCKDB, SPARK, Dialect
-from tables.algebra.expression_sql import column_of
-from tables.algebra.relations import Column, Expr
-from tables.declare.table import Table
-from tables.declare.topic import Topic
-from tables.refresh.condition import Condition, written_by
-from tables.refresh.row_diff import matching, same_key
-from tables.refresh.scope import Scope, coalesce, merged
-from tables.refresh.scope_expressions import is_total
+from twofold.infra.instants import Interval
+from twofold.infra.sql.names import DUCKDB, SPARK, Dialect
+from twofold.tables.algebra.expression_sql import column_of
+from twofold.tables.algebra.relations import Column, Expr
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.condition import Condition, written_by
+from twofold.tables.refresh.row_diff import matching, same_key
+from twofold.tables.refresh.scope import Scope, coalesce, merged
+from twofold.tables.refresh.scope_expressions import is_total
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

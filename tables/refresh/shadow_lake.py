@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from infra.delta.delta_writer import CHANGE
-from infra.delta.lake import QUARANTINE, Lake
-from infra.settings import Settings
-from tables.declare.table import Table
-from tables.refresh.acceptance import accepted_code, is_accepted
-from tables.refresh.events.decoding_fingerprint import decoding
-from tables.refresh.open_platform import Platform, ensure_domain
-from tables.refresh.row_diff import Difference, differences_of
+from twofold.infra.delta.delta_writer import CHANGE
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.settings import Settings
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import accepted_code, is_accepted
+from twofold.tables.refresh.events.decoding_fingerprint import decoding
+from twofold.tables.refresh.open_platform import Platform, ensure_domain
+from twofold.tables.refresh.row_diff import Difference, differences_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

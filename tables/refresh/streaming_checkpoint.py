@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from infra.atomic_write import settle, write_atomically
+from twofold.infra.atomic_write import settle, write_atomically
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
-    from tables.declare.table import Table
+    from twofold.infra.settings import Settings
+    from twofold.tables.declare.table import Table
 
 
 @dataclass(frozen=True)

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from infra.delta.datafusion_sql import span
-from infra.delta.delta_writer import CHANGE, CommitTag, Writer, Written
-from infra.delta.lake import QUARANTINE, Lake
-from infra.duckdb_session import query
-from infra.errors import QualityFailed, WriteConflict
-from infra.rows.rows import are_here, count, in_spark
-from infra.sql.names import DUCKDB
-from quality.rules import Rule
-from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.declare.personal import compared_bytes
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.refresh.acceptance import REFRESH
-from tables.refresh.row_diff import difference, matching
+from twofold.infra.delta.datafusion_sql import span
+from twofold.infra.delta.delta_writer import CHANGE, CommitTag, Writer, Written
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.duckdb_session import query
+from twofold.infra.errors import QualityFailed, WriteConflict
+from twofold.infra.rows.rows import are_here, count, in_spark
+from twofold.infra.sql.names import DUCKDB
+from twofold.quality.rules import Rule
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
+from twofold.tables.declare.personal import compared_bytes
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import REFRESH
+from twofold.tables.refresh.row_diff import difference, matching
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from infra.rows.rows import Rows
+    from twofold.infra.rows.rows import Rows
 
     Changes: TypeAlias = Callable[[int], tuple[Rows, Mapping[str, object]]]
     """How a target's rows differ now from what they should be, as `Target.difference` says it, and what its commit says
@@ -203,8 +203,8 @@ class Target:
         Raises:
             QualityFailed: names the rules and a row that breaks them.
         """
-        from quality.row_checks import naming, split
-        from quality.rules import ROW_RULES
+        from twofold.quality.row_checks import naming, split
+        from twofold.quality.rules import ROW_RULES
 
         rules = [rule for rule in self.rules if rule.kind in ROW_RULES]
         if not rules:

@@ -1,6 +1,6 @@
 """Carts in which nothing happened for an hour: the pattern "A without B"."""
 
-from tables import DataFrame, F, expression, table
+from twofold import DataFrame, F, expression, table
 
 
 @table(checks=[expression("size(lines) > 0")])

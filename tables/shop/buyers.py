@@ -1,6 +1,6 @@
 """Buyers of each hour as mergeable filters that answer whether a customer bought."""
 
-from tables import DataFrame, F, between, members, table
+from twofold import DataFrame, F, between, members, table
 
 
 @table(

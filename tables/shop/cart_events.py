@@ -8,7 +8,7 @@ quantity: pieces that were added or removed; null for an order
 happened_at: when the service accepted the command
 """
 
-from tables import Topic, between, one_of
+from twofold import Topic, between, one_of
 
 TOPIC = Topic(
     schema={

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-from tables import RECORD, DataFrame, Event, Match, expression, find_matches, one_of, table
+from twofold import RECORD, DataFrame, Event, Match, expression, find_matches, one_of, table
 
 
 @table(

@@ -6,7 +6,7 @@ product: the result
 clicked_at: when
 """
 
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={"click_id": "string", "search_id": "string", "product": "string", "clicked_at": "timestamp"},

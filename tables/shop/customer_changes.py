@@ -9,7 +9,7 @@ moved_at: since when the customer lives there
 last_login: when the customer last logged in
 """
 
-from tables import changes_of, domain_of, personal
+from twofold import changes_of, domain_of, personal
 
 TOPIC = changes_of(
     "public.customers",

@@ -1,6 +1,6 @@
 """The customers as the database had them: a slowly changing dimension."""
 
-from tables import DataFrame, expression, history, table
+from twofold import DataFrame, expression, history, table
 
 
 @table(

@@ -1,6 +1,6 @@
 """The customers as the database has them: its copy, without asking it."""
 
-from tables import DataFrame, latest_rows, not_null, table
+from twofold import DataFrame, latest_rows, not_null, table
 
 
 @table(owner="customer care", checks=[not_null("country")])

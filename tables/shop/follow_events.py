@@ -6,7 +6,7 @@ kind: followed or unfollowed
 happened_at: when
 """
 
-from tables import Topic, one_of
+from twofold import Topic, one_of
 
 TOPIC = Topic(
     schema={"follower": "string", "author": "string", "kind": "string", "happened_at": "timestamp"},

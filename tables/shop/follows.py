@@ -1,6 +1,6 @@
 """Who follows whom now."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table()

@@ -1,6 +1,6 @@
 """Orders from another country than a login of the same customer minutes before."""
 
-from tables import DataFrame, F, expression, table, to_topic
+from twofold import DataFrame, F, expression, table, to_topic
 
 
 @table(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from tables import RECORD, DataFrame, Event, Match, expression, find_matches, table, times_then, unique
+from twofold import RECORD, DataFrame, Event, Match, expression, find_matches, table, times_then, unique
 
 WITHIN = timedelta(minutes=10)
 ATTEMPTS = 3

@@ -6,7 +6,7 @@ country: of the address on the net, ISO code
 logged_in_at: when
 """
 
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={"login_id": "string", "customer": "string", "country": "string", "logged_in_at": "timestamp"},

@@ -1,6 +1,6 @@
 """Posts that meet saved searches: a new post finds its searches, a new search also the posts from before."""
 
-from tables import DataFrame, search_matches, table
+from twofold import DataFrame, search_matches, table
 
 
 @table(primary_key=["post_id", "search_id"], recompute_by=["post_id", "search_id"])

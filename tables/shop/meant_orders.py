@@ -1,6 +1,6 @@
 """Orders without those that a second click made: deduplication by an identity of its own, within a time."""
 
-from tables import DataFrame, F, Window, table, unique
+from twofold import DataFrame, F, Window, table, unique
 
 
 @table(

@@ -10,7 +10,7 @@ lines: products with their prices, in euros, and wishes
 labels: free labels of the order, with a number each
 """
 
-from tables import Topic, between, field
+from twofold import Topic, between, field
 
 TOPIC = Topic(
     schema={

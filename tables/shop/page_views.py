@@ -6,7 +6,7 @@ page: path of the page
 viewed_at: when
 """
 
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={"view_id": "string", "customer": "string", "page": "string", "viewed_at": "timestamp"},

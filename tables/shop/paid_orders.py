@@ -1,6 +1,6 @@
 """Orders with their payments within an hour: an inner join of two topics."""
 
-from tables import DataFrame, F, expression, table, to_postgres, unique
+from twofold import DataFrame, F, expression, table, to_postgres, unique
 
 
 @table(

@@ -7,7 +7,7 @@ outcome: accepted or declined
 tried_at: when the bank decided
 """
 
-from tables import Topic, one_of
+from twofold import Topic, one_of
 
 TOPIC = Topic(
     schema={

@@ -1,6 +1,6 @@
 """Authors whose posts are merged into timelines when these are read, not before."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 MOST_FOLLOWERS = 50
 """A post of an author with more followers is not copied into their timelines."""

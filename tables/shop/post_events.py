@@ -9,7 +9,7 @@ text: the post's words; null for a deletion
 happened_at: when
 """
 
-from tables import Topic, between, one_of
+from twofold import Topic, between, one_of
 
 TOPIC = Topic(
     schema={

@@ -1,6 +1,6 @@
 """Posts as they are now, by the greatest version of each."""
 
-from tables import DataFrame, F, table, to_search
+from twofold import DataFrame, F, table, to_search
 
 
 @table(event_time="posted_at", outputs=[to_search(text=["text"])])

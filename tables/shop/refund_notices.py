@@ -6,7 +6,7 @@ cents: amount, euro cents
 refunded_at: when the provider gave it back
 """
 
-from tables import between, from_webhook
+from twofold import between, from_webhook
 
 TOPIC = from_webhook(
     scheme="standard",

@@ -1,6 +1,6 @@
 """Payments that the provider gave back, in part or as a whole."""
 
-from tables import DataFrame, F, between, table
+from twofold import DataFrame, F, between, table
 
 
 @table(checks=[between("cents", 1, None)])

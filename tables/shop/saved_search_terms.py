@@ -1,6 +1,6 @@
 """The words by which a post finds the saved searches that it may meet."""
 
-from tables import DataFrame, expression, latest_values, search_terms, table
+from twofold import DataFrame, expression, latest_values, search_terms, table
 
 
 @table(primary_key=["search_id", "anchor"], checks=[expression("mistake IS NULL")])

@@ -7,7 +7,7 @@ query: words and conditions that a post must meet
 saved_at: when
 """
 
-from tables import Topic, key
+from twofold import Topic, key
 
 TOPIC = Topic(
     schema={

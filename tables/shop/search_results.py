@@ -1,6 +1,6 @@
 """Searches with the clicks on their results, and those without any: a left join of two topics."""
 
-from tables import DataFrame, F, expression, table
+from twofold import DataFrame, F, expression, table
 
 
 @table(

@@ -6,7 +6,7 @@ terms: the words
 searched_at: when
 """
 
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={"search_id": "string", "customer": "string", "terms": "string", "searched_at": "timestamp"},

@@ -1,6 +1,6 @@
 """Orders and payments, also those that never met: a full outer join of two topics."""
 
-from tables import DataFrame, F, expression, one_of, table
+from twofold import DataFrame, F, expression, one_of, table
 
 
 @table(

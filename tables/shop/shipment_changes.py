@@ -6,7 +6,7 @@ customer: to whom it is sent
 state: packed, sent, delivered or cancelled
 """
 
-from tables import changes_of
+from twofold import changes_of
 
 TOPIC = changes_of(
     "public.shipments",

@@ -1,6 +1,6 @@
 """The shipments as the database has them; those that were cancelled are gone."""
 
-from tables import DataFrame, latest_rows, one_of, table
+from twofold import DataFrame, latest_rows, one_of, table
 
 
 @table(checks=[one_of("state", ["packed", "sent", "delivered"])])

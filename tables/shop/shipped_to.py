@@ -1,6 +1,6 @@
 """The street to which each shipment went: the customer's when the shipment was made."""
 
-from tables import DataFrame, F, not_null, table
+from twofold import DataFrame, F, not_null, table
 
 
 @table(primary_key=["shipment_id"], checks=[not_null("street")])

@@ -1,6 +1,6 @@
 """The sales of each product in an hour, by the lines of the orders."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table(watermark="30 minutes")

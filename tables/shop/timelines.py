@@ -1,6 +1,6 @@
 """Home timelines, but for posts of popular authors: a post is copied to each follower of its author."""
 
-from tables import DataFrame, table
+from twofold import DataFrame, table
 
 
 @table(

@@ -1,6 +1,6 @@
 """Page views with where the customer lived then, by the copy of the database."""
 
-from tables import DataFrame, F, not_null, table
+from twofold import DataFrame, F, not_null, table
 
 
 @table(primary_key=["view_id"], recompute_by=["customer"], checks=[not_null("street")])

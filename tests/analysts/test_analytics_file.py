@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
-from analysts.analytics_file import write_analytics
-from analysts.table_views import connect
-from infra.delta.lake import Lake
-from infra.settings import ROOT, Settings
-from streaming.query import progress
-from tables.declare.registry import Registry, load
+from twofold.analysts.analytics_file import write_analytics
+from twofold.analysts.table_views import connect
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
+from twofold.streaming.query import progress
+from twofold.tables.declare.registry import Registry, load
 from tests.tables.declared import written
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ TOPIC = '''\
 sensor: which
 value: volts
 """
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={"sensor": "string", "read_at": "timestamp", "value": "double?"},
@@ -44,7 +44,7 @@ TOPIC = Topic(
 '''
 HOURS = '''\
 """Sums of hours."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(owner="the lab")
@@ -252,7 +252,7 @@ def test_columns_that_come_later_are_there_for_a_file_from_before(settings: Sett
 READER = """
 import sys
 from pathlib import Path
-from analysts.table_views import connect
+from twofold.analysts.table_views import connect
 
 for _ in range(12):
     with connect(Path(sys.argv[1]), read_only=True) as analytics:

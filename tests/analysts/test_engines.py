@@ -10,10 +10,10 @@ import polars
 import pyarrow as pa
 import pytest
 
-from analysts.analytics_file import write_analytics
-from analysts.table_views import connect
-from infra.settings import Settings
-from tables.declare.table import Strategy
+from twofold.analysts.analytics_file import write_analytics
+from twofold.analysts.table_views import connect
+from twofold.infra.settings import Settings
+from twofold.tables.declare.table import Strategy
 from tests.plant import DAYS_FILE, hour, plant, reading
 from tests.worlds import World
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TOPIC = "plant.readings"
 SCALED_FILE = '''\
 """Readings in millivolts."""
-from tables import F, table
+from twofold import F, table
 
 
 @table()

@@ -16,12 +16,12 @@ from deltalake import write_deltalake
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
-from analysts.analytics_file import write_analytics
-from infra import jars
-from infra.delta.lake import Lake
-from infra.java import java
-from infra.settings import ROOT, Settings
-from tables.declare.registry import load
+from twofold.analysts.analytics_file import write_analytics
+from twofold.infra import jars
+from twofold.infra.delta.lake import Lake
+from twofold.infra.java import java
+from twofold.infra.settings import ROOT, Settings
+from twofold.tables.declare.registry import load
 
 PLACE = ROOT / ".twofold" / "jdbc"
 LOCK = Path(__file__).with_name("duckdb_jdbc.lock")

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from analysts import mcp_server
-from analysts.analytics_file import write_analytics
-from analysts.mcp_server import make_server
-from infra.delta.lake import Lake
-from infra.settings import ROOT, Settings
-from tables.declare.registry import Registry, load
+from twofold.analysts import mcp_server
+from twofold.analysts.analytics_file import write_analytics
+from twofold.analysts.mcp_server import make_server
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
+from twofold.tables.declare.registry import Registry, load
 
 HOURS = "flights.delays_by_hour"
 Call = Callable[..., Any]

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from analysts.analytics_file import open_analytics, write_analytics
-from infra.errors import BadArgument
-from infra.settings import ROOT, Settings
-from tables.declare.registry import Registry, load
+from twofold.analysts.analytics_file import open_analytics, write_analytics
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import ROOT, Settings
+from twofold.tables.declare.registry import Registry, load
 from tests.batch.late_departure import TEN, late_departure_world
 from tests.servers import wait_until
 from tests.worlds import World

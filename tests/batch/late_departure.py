@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tables.declare.registry import load
+from twofold.tables.declare.registry import load
 from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
-    from tables.declare.registry import Registry
+    from twofold.infra.settings import Settings
+    from twofold.tables.declare.registry import Registry
 
 TEN = datetime(2013, 3, 5, 10, tzinfo=UTC)
 TABLES = ["delays_by_hour", "flights", "carrier_days"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.changelog_check import unexplained_changes
+from twofold.batch.changelog_check import unexplained_changes
 from tests.late_reading import TOPIC, damage, hours
 from tests.plant import DAYS_FILE, plant, reading
 from tests.worlds import World

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.changelog_check import unexplained_changes
-from batch.late_records import late_records
-from batch.ledgers.row_history import read_history
-from batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
-from batch.ledgers.run_result import RunResult
-from batch.pending_work import nothing_to_do, untouched
-from batch.reconcile import Reconcile
-from batch.rewrite.backfill import recompute
-from batch.unexplained import require_explained
-from infra.errors import UnexplainedDifference
-from infra.settings import Settings
-from tables.declare.registry import load
-from tables.refresh.acceptance import is_same
-from tables.refresh.open_platform import Platform
+from twofold.batch.changelog_check import unexplained_changes
+from twofold.batch.late_records import late_records
+from twofold.batch.ledgers.row_history import read_history
+from twofold.batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.pending_work import nothing_to_do, untouched
+from twofold.batch.reconcile import Reconcile
+from twofold.batch.rewrite.backfill import recompute
+from twofold.batch.unexplained import require_explained
+from twofold.infra.errors import UnexplainedDifference
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.acceptance import is_same
+from twofold.tables.refresh.open_platform import Platform
 from tests.batch.late_departure import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, late_departure_world
 from tests.late_reading import TOPIC, ZERO, hours
 from tests.plant import plant, reading
@@ -147,7 +147,7 @@ def test_nothing_to_do_is_known_without_loading_an_engine(world: World) -> None:
     ]
     said = loading_none_of(
         {"pyspark", "airflow", "duckdb", "pyarrow", "pandas", "numpy", "typer", "rich"},
-        f"from cli.fast_path import answer; assert answer(['reconcile', *{names!r}, '--json'])",
+        f"from twofold.cli.fast_path import answer; assert answer(['reconcile', *{names!r}, '--json'])",
         {"TWOFOLD_HOME": str(world.settings.home), "PATH": "", "TWOFOLD_SHUFFLE_PARTITIONS": "1"},
     )
     assert [o["table"] for o in json.loads(said)] == [t.full_name for t in world.registry.chosen(names)]

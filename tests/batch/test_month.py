@@ -9,15 +9,15 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from infra.instants import Interval, epoch_ms, from_epoch_ms
-from infra.settings import Settings
-from tables.refresh.open_platform import Platform
+from twofold.infra.instants import Interval, epoch_ms, from_epoch_ms
+from twofold.infra.settings import Settings
+from twofold.tables.refresh.open_platform import Platform
 from tests.rewrites import backfill
 from tests.worlds import World
-from traffic.expected import expected_tables
-from traffic.fault_injection import FaultInjection
-from traffic.producer import messages
-from traffic.table_diff import TableComparison, compare
+from twofold.traffic.expected import expected_tables
+from twofold.traffic.fault_injection import FaultInjection
+from twofold.traffic.producer import messages
+from twofold.traffic.table_diff import TableComparison, compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,35 +11,35 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from batch import pending_work
-from batch.audit import table_audit
-from batch.audit.hash_buckets import Turn
-from batch.audit.table_audit import AuditReport, audit
-from batch.ledgers.reconcile_position import POSITIONS, ReconcilePosition, reconcile_positions
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import Audited, RunResult
-from batch.pending_work import has_taken_in, nothing_to_do, pending_tables, untouched
-from batch.pinned_versions import Pinned
-from batch.reconcile import Reconcile, reconcile, reconcile_tables
-from infra.delta.compaction import compact
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.errors import BadDeclaration, TwofoldError, WriteConflict
-from infra.instants import EPOCH, Interval
-from tables.declare.code_fingerprint import fingerprint
-from tables.declare.registry import Registry, load
-from tables.declare.table import Table
-from tables.refresh.open_platform import Platform
-from tables.refresh.scope import Scope
-from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
+from twofold.batch import pending_work
+from twofold.batch.audit import table_audit
+from twofold.batch.audit.hash_buckets import Turn
+from twofold.batch.audit.table_audit import AuditReport, audit
+from twofold.batch.ledgers.reconcile_position import POSITIONS, ReconcilePosition, reconcile_positions
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import Audited, RunResult
+from twofold.batch.pending_work import has_taken_in, nothing_to_do, pending_tables, untouched
+from twofold.batch.pinned_versions import Pinned
+from twofold.batch.reconcile import Reconcile, reconcile, reconcile_tables
+from twofold.infra.delta.compaction import compact
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadDeclaration, TwofoldError, WriteConflict
+from twofold.infra.instants import EPOCH, Interval
+from twofold.tables.declare.code_fingerprint import fingerprint
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.scope import Scope
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
 from tests.support.loaded_modules import loading_none_of
 from tests.tables.declared import a_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.delta.logged_commit import LoggedCommit
-    from infra.settings import Settings
+    from twofold.infra.delta.logged_commit import LoggedCommit
+    from twofold.infra.settings import Settings
 
 SCHEMA = pa.schema([("flight_id", pa.string())])
 HOUR_MS = 3_600_000
@@ -49,7 +49,7 @@ FAULTS = {"plant.a": BadDeclaration("tables/plant/a.py, line 1: invalid syntax."
 def test_neither_the_plan_nor_any_declaration_loads_an_engine() -> None:
     load()  # what follows from the functions is kept now, as any command does
     heavy = {"pyspark", "airflow", "duckdb", "pyarrow", "pandas", "numpy"}
-    loading_none_of(heavy, "import batch.pending_work; from tables.declare.registry import load; load()")
+    loading_none_of(heavy, "import twofold.batch.pending_work; from twofold.tables.declare.registry import load; load()")
 
 
 def test_before_the_first_reconcile_everything_is_work(settings: Settings) -> None:
@@ -91,7 +91,7 @@ def test_work_on_a_domain_ends_with_the_files_that_cannot_be_loaded(
 ) -> None:
     """No table is left to work on here, so that no engine is needed."""
     topics = {"plant.readings": replace(next(iter(load().topics.values())), domain="plant", name="readings")}
-    for module in ("tables.declare.registry", "batch.audit.table_audit"):
+    for module in ("twofold.tables.declare.registry", "twofold.batch.audit.table_audit"):
         monkeypatch.setattr(f"{module}.load", lambda: Registry(topics, {}, FAULTS))
     with pytest.raises(BadDeclaration, match=r"plant/a\.py, line 1") as raised:
         reconcile(settings, names)

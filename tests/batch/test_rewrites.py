@@ -12,26 +12,26 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import RunResult
-from batch.offset_selection import OffsetSelection
-from batch.plan.plan import Plan
-from batch.plan.planning import make_plan
-from batch.plan.publisher import publish_plan, rewrite_now
-from batch.plan.rebuild_table import rebuild_in_shadow
-from batch.reconcile import Reconcile, reconcile_tables
-from batch.rewrite import replay
-from batch.rewrite.backfill import recompute
-from batch.rewrite.promotion import Promotion
-from batch.rewrite.redrive import redrive
-from batch.rewrite.rollback import rollback
-from infra.delta.delta_writer import CommitTag, Writer, Written
-from infra.errors import BadArgument
-from infra.settings import Settings
-from streaming.rebuild.reingest import reingest
-from tables.refresh.open_platform import Platform
-from tables.refresh.shadow_lake import shadow
-from tables.refresh.target import Target
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.batch.plan.plan import Plan
+from twofold.batch.plan.planning import make_plan
+from twofold.batch.plan.publisher import publish_plan, rewrite_now
+from twofold.batch.plan.rebuild_table import rebuild_in_shadow
+from twofold.batch.reconcile import Reconcile, reconcile_tables
+from twofold.batch.rewrite import replay
+from twofold.batch.rewrite.backfill import recompute
+from twofold.batch.rewrite.promotion import Promotion
+from twofold.batch.rewrite.redrive import redrive
+from twofold.batch.rewrite.rollback import rollback
+from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import Settings
+from twofold.streaming.rebuild.reingest import reingest
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.shadow_lake import shadow
+from twofold.tables.refresh.target import Target
 from tests.plant import DAYS_FILE, HOURS, hour, plant, reading
 from tests.rewrites import backfill, rollback_decoded
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.spark
 TOPIC = "plant.readings"
 EACH_FILE = '''\
 """Each reading."""
-from tables import table
+from twofold import table
 
 
 @table(primary_key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"])
@@ -58,7 +58,7 @@ NEWEST_FILE = edited(
 FILES = {"each": EACH_FILE, "newest": NEWEST_FILE, "hours": HOURS, "days": DAYS_FILE}
 """A table of each strategy: append, latest, stateful, touched."""
 STRICT = edited(
-    edited(TOPIC_FILE, "import Topic\n", "import Topic\nfrom quality.rules import between\n"),
+    edited(TOPIC_FILE, "import Topic\n", "import Topic\nfrom twofold.quality.rules import between\n"),
     'dedup_keys=["sensor"],\n',
     'dedup_keys=["sensor"],\n    checks=[between("value", 0, 50)],\n',
 )

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from batch.as_of import FINAL, AsOf
-from batch.audit.hash_buckets import Turn
-from batch.audit.table_audit import audit_table
-from batch.ledgers.run_result import RunResult
-from batch.rewrite import replay
-from infra.errors import BadDeclaration
-from infra.rows.rows import in_spark
-from infra.settings import Engine
-from tables import sql
-from tables.refresh.derived_rows import derive
+from twofold.batch.as_of import FINAL, AsOf
+from twofold.batch.audit.hash_buckets import Turn
+from twofold.batch.audit.table_audit import audit_table
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.rewrite import replay
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.rows.rows import in_spark
+from twofold.infra.settings import Engine
+from twofold import sql
+from twofold.tables.refresh.derived_rows import derive
 from tests import rewrites
 from tests.connect_session import remote, serve
 from tests.late_reading import TOPIC, ZERO, damage, hours, platform

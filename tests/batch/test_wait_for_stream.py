@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.process.file_locks import exclusive
+from twofold.infra.process.file_locks import exclusive
 from tests.plant import DAYS_FILE, plant, reading
 from tests.tables.declared import edited
 from tests.worlds import World
@@ -17,7 +17,7 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 
 @pytest.mark.spark
@@ -34,7 +34,7 @@ def test_only_a_table_whose_stream_runs_is_waited_for(
         waited.append(seconds)
         world.maintain(["days"])
 
-    monkeypatch.setattr("batch.pinned_versions.time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    monkeypatch.setattr("twofold.batch.pinned_versions.time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     with exclusive(settings.driver_lock("plant")), exclusive(settings.stream_lock("plant.days")):
         [outcome] = world.reconcile(["days"])
         assert (len(waited), outcome.changed) == (1, 0), "the stream was about to write it"

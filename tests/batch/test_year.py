@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.instants import from_epoch_ms
-from infra.settings import Settings
+from twofold.infra.instants import from_epoch_ms
+from twofold.infra.settings import Settings
 from tests.fuzz.flights_oracle import judged
 from tests.harness.tiers import this_run
 from tests.worlds import World
-from traffic.expected import expected_tables
-from traffic.fault_injection import FaultInjection
-from traffic.producer import messages
+from twofold.traffic.expected import expected_tables
+from twofold.traffic.fault_injection import FaultInjection
+from twofold.traffic.producer import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

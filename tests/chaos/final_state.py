@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import duckdb
 
-from infra.delta.lake import QUARANTINE, Lake
-from infra.instants import from_epoch_ms
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.instants import from_epoch_ms
 from tests.chaos.worker import parts, values
 from tests.fuzz.flights_oracle import Oracle, judged
 from tests.fuzz.fuzz_cases import Sent
 from tests.worlds import World
-from traffic.fault_injection import CORRUPT
+from twofold.traffic.fault_injection import CORRUPT
 
 
 def assert_each_record_is_there_once(world: World, legs: int) -> None:

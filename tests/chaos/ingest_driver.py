@@ -9,8 +9,8 @@ import sys
 
 import psutil
 
-from infra.settings import ROOT, Settings
-from streaming.driver import run
+from twofold.infra.settings import ROOT, Settings
+from twofold.streaming.driver import run
 
 
 class Driver:

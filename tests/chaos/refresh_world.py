@@ -21,22 +21,22 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.delta.delta_writer import CommitTag, Writer, Written
-from infra.delta.file_pruning import prune_files
-from infra.delta.lake import Lake
-from infra.duckdb_session import duckdb_utc
-from infra.instants import epoch_ms
-from quality.rules import between
-from streaming.maintain.change_driven import ChangeDrivenStream
-from streaming.maintain.stream_fence import StreamFence
-from streaming.maintain.table_stream import TableStream
-from tables.declare.metadata_columns import OFFSET, PARTITION, REPLAYED
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.refresh import open_platform
-from tables.refresh.refresh import Refresher, _Input
-from tables.refresh.scope import Scope
-from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
+from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
+from twofold.infra.delta.file_pruning import prune_files
+from twofold.infra.delta.lake import Lake
+from twofold.infra.duckdb_session import duckdb_utc
+from twofold.infra.instants import epoch_ms
+from twofold.quality.rules import between
+from twofold.streaming.maintain.change_driven import ChangeDrivenStream
+from twofold.streaming.maintain.stream_fence import StreamFence
+from twofold.streaming.maintain.table_stream import TableStream
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION, REPLAYED
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh import open_platform
+from twofold.tables.refresh.refresh import Refresher, _Input
+from twofold.tables.refresh.scope import Scope
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
 from tests.streaming.ingest.small_log import APPENDED
 from tests.tables.declared import READINGS, a_topic, bound_as
 

@@ -13,21 +13,21 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import RunResult
-from batch.plan.rebuild_table import rebuild_in_shadow
-from batch.reconcile import reconcile_tables
-from batch.rewrite import replay
-from batch.rewrite.promotion import Promotion
-from infra.delta.delta_writer import Writer
-from infra.settings import Settings
-from infra.spark.spark_session import session, tune_for_batch_size
-from streaming.ingest.topic_writer import TopicWriter
-from streaming.maintain.table_stream import TableStream
-from streaming.rebuild.reingest import reingest
-from tables.declare.registry import Registry, load
-from tables.refresh.acceptance import is_accepted
-from tables.refresh.open_platform import Platform
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.plan.rebuild_table import rebuild_in_shadow
+from twofold.batch.reconcile import reconcile_tables
+from twofold.batch.rewrite import replay
+from twofold.batch.rewrite.promotion import Promotion
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_session import session, tune_for_batch_size
+from twofold.streaming.ingest.topic_writer import TopicWriter
+from twofold.streaming.maintain.table_stream import TableStream
+from twofold.streaming.rebuild.reingest import reingest
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.acceptance import is_accepted
+from twofold.tables.refresh.open_platform import Platform
 from tests import rewrites
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS
 from tests.support.crashes import Executioner, stepped
@@ -51,7 +51,7 @@ STEPS = [
 
 def declared(settings: Settings, kind: str) -> Registry:
     """The readings, their hours by this definition, and what follows the hours."""
-    topic = edited(TOPIC_FILE, "import Topic\n", "import Topic\nfrom quality.rules import between\n")
+    topic = edited(TOPIC_FILE, "import Topic\n", "import Topic\nfrom twofold.quality.rules import between\n")
     topic = edited(topic, 'dedup_keys=["sensor"],', 'dedup_keys=["sensor"],\n    checks=[between("value", 0, 100)],')
     texts = {"readings": topic, "hours": KINDS[kind], "days": DAYS_FILE}
     folder = settings.home / "declared" / kind

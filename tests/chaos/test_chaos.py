@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.settings import Settings
-from tables.declare.registry import load
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
 from tests.changelog import assert_ledger_explains
 from tests.chaos.final_state import assert_each_record_is_there_once, assert_tables_are_right
 from tests.chaos.worker import work

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, Ledgers
-from batch.ledgers.run_result import RUNS
-from batch.plan.rebuild_table import rebuild_in_shadow
-from batch.reconcile import Reconcile
-from infra.delta.compaction import compact
-from infra.process.file_locks import exclusive
-from infra.process.polling_thread import PollingThread
-from infra.settings import Settings
-from streaming.driver import table_query
-from streaming.rebuild.reingest import reingest
-from tables.refresh.open_platform import Platform
+from twofold.batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, Ledgers
+from twofold.batch.ledgers.run_result import RUNS
+from twofold.batch.plan.rebuild_table import rebuild_in_shadow
+from twofold.batch.reconcile import Reconcile
+from twofold.infra.delta.compaction import compact
+from twofold.infra.process.file_locks import exclusive
+from twofold.infra.process.polling_thread import PollingThread
+from twofold.infra.settings import Settings
+from twofold.streaming.driver import table_query
+from twofold.streaming.rebuild.reingest import reingest
+from twofold.tables.refresh.open_platform import Platform
 from tests.changelog import assert_ledger_explains
 from tests.chaos.final_state import (
     assert_each_record_is_there_once,
@@ -56,7 +56,7 @@ def test_what_happens_at_once_ends_as_if_in_some_order(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Streams, reconciles and compactions of three tables go on for as long as four times records come."""
-    monkeypatch.setattr("infra.delta.compaction.TARGET", 2_000)  # so that files are sorted apart, too
+    monkeypatch.setattr("twofold.infra.delta.compaction.TARGET", 2_000)  # so that files are sorted apart, too
     world = World(spark, replace(settings, max_files=1, table_trigger_ms=100))
     written = [*TABLES, *world.registry.topics, CORRECTIONS, EVIDENCE, RUNS]
     Ledgers(world.lake).ensure()

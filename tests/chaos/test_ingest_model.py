@@ -18,19 +18,19 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from infra.delta.delta_writer import CommitTag, Writer, Written
-from infra.delta.lake import QUARANTINE, Lake
-from infra.delta.logged_commit import LoggedCommit
-from infra.delta.open_table import _TRUSTED_S
-from infra.delta.trim import Limits, Trim
-from infra.errors import WriteConflict
-from infra.instants import epoch_ms
-from infra.settings import Settings
-from quality.rules import between
-from streaming.ingest.topic_writer import TopicWriter
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
-from tables.refresh.events.ingested_offsets import INGEST
-from tables.refresh.events.record_decoder import Decoder
+from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.delta.logged_commit import LoggedCommit
+from twofold.infra.delta.open_table import _TRUSTED_S
+from twofold.infra.delta.trim import Limits, Trim
+from twofold.infra.errors import WriteConflict
+from twofold.infra.instants import epoch_ms
+from twofold.infra.settings import Settings
+from twofold.quality.rules import between
+from twofold.streaming.ingest.topic_writer import TopicWriter
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
+from twofold.tables.refresh.events.ingested_offsets import INGEST
+from twofold.tables.refresh.events.record_decoder import Decoder
 from tests.harness.tiers import this_run
 from tests.streaming.ingest.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from batch.changelog_check import unexplained_changes
-from batch.ledgers.run_ledgers import CORRECTIONS
-from batch.ledgers.run_result import RUNS
-from infra.delta.lake import QUARANTINE, Lake
-from infra.kafka.record_columns import HEADERS_TYPE
-from infra.settings import Settings
-from tables.refresh.shadow_lake import shadow_settings
+from twofold.batch.changelog_check import unexplained_changes
+from twofold.batch.ledgers.run_ledgers import CORRECTIONS
+from twofold.batch.ledgers.run_result import RUNS
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.kafka.record_columns import HEADERS_TYPE
+from twofold.infra.settings import Settings
+from twofold.tables.refresh.shadow_lake import shadow_settings
 from tests.chaos.final_state import assert_each_transaction_is_there_once
 from tests.chaos.rewriter import KINDS, STEPS, TABLE, TOPIC, declared, keep_log, rewrite, world
 from tests.harness.tiers import this_run

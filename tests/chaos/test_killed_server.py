@@ -17,12 +17,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from batch.ledgers.run_ledgers import CORRECTIONS
-from batch.rewrite import replay
-from infra.errors import SparkUnreachable
-from infra.process import supervisor
-from infra.settings import Settings
-from infra.spark.spark_client import find_endpoint, naming_lost_server
+from twofold.batch.ledgers.run_ledgers import CORRECTIONS
+from twofold.batch.rewrite import replay
+from twofold.infra.errors import SparkUnreachable
+from twofold.infra.process import supervisor
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_client import find_endpoint, naming_lost_server
 from tests import rewrites
 from tests.chaos.final_state import assert_each_transaction_is_there_once
 from tests.connect_session import remote

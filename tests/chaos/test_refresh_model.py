@@ -26,32 +26,32 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from batch.changelog_check import unexplained_changes
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import RUNS as RUNS_LEDGER
-from batch.plan import publisher
-from batch.plan.code_changes import code_changes
-from batch.plan.code_plan import plan_code
-from batch.plan.plan import Plans
-from batch.plan.planning import make_plan
-from batch.plan.publisher import publish_plan
-from batch.reconcile import reconcile_tables
-from batch.rewrite import backfill
-from batch.rewrite.backfill import recompute
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import QUARANTINE, Lake
-from infra.delta.trim import Trim
-from infra.errors import BadArgument, DefinitionChanged, PlanVoid, UnexplainedDifference, WriteConflict
-from infra.instants import epoch_ms
-from infra.settings import Settings
-from infra.sql.names import DATAFUSION
-from tables import to_search, to_webhook
-from tables.declare.metadata_columns import OFFSET
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.refresh.acceptance import Accepted, accepted_code, code_today
-from tables.refresh.events.record_decoder import Decoder
-from tables.refresh.open_platform import Platform
+from twofold.batch.changelog_check import unexplained_changes
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import RUNS as RUNS_LEDGER
+from twofold.batch.plan import publisher
+from twofold.batch.plan.code_changes import code_changes
+from twofold.batch.plan.code_plan import plan_code
+from twofold.batch.plan.plan import Plans
+from twofold.batch.plan.planning import make_plan
+from twofold.batch.plan.publisher import publish_plan
+from twofold.batch.reconcile import reconcile_tables
+from twofold.batch.rewrite import backfill
+from twofold.batch.rewrite.backfill import recompute
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.delta.trim import Trim
+from twofold.infra.errors import BadArgument, DefinitionChanged, PlanVoid, UnexplainedDifference, WriteConflict
+from twofold.infra.instants import epoch_ms
+from twofold.infra.settings import Settings
+from twofold.infra.sql.names import DATAFUSION
+from twofold import to_search, to_webhook
+from twofold.tables.declare.metadata_columns import OFFSET
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import Accepted, accepted_code, code_today
+from twofold.tables.refresh.events.record_decoder import Decoder
+from twofold.tables.refresh.open_platform import Platform
 from tests import rewrites
 from tests.chaos.refresh_world import (
     BAD_VALUE,
@@ -145,7 +145,7 @@ class Refreshes(RuleBasedStateMachine):
     def begin(self, history: list[Batch], is_there: bool = True) -> None:
         """A platform whose tables are there, or are declared while records are there."""
         self.home = Path(mkdtemp(prefix="twofold-model-"))
-        self.at_once = patch("infra.delta.history._NOTED_EVERY_S", 0.0)
+        self.at_once = patch("twofold.infra.delta.history._NOTED_EVERY_S", 0.0)
         self.at_once.start()
         self.lake = Lake(Settings(home=self.home / "first"))
         self.lakes = [

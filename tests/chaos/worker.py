@@ -9,16 +9,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 
-from batch.ledgers.run_ledgers import Ledgers
-from infra.delta.delta_writer import Writer
-from infra.settings import Settings
-from infra.spark.spark_session import session
-from streaming.maintain.table_stream import TableStream
-from tables.declare.registry import load
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_session import session
+from twofold.streaming.maintain.table_stream import TableStream
+from twofold.tables.declare.registry import load
 from tests.support.crashes import Executioner, stepped
 from tests.worlds import World
-from traffic.fault_injection import FaultInjection, Message
-from traffic.producer import messages
+from twofold.traffic.fault_injection import FaultInjection, Message
+from twofold.traffic.producer import messages
 
 FIRST = date(2013, 3, 9)
 PARTS_PER_LEG = 2

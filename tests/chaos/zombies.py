@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from infra.delta.delta_writer import CommitTag, Writer, Written
+from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from cli.__main__ import main
+from twofold.cli.__main__ import main
 
 
 @dataclass(frozen=True)

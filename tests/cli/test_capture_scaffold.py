@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cli import capture_start
-from cli.capture_scaffold import CapturedTable, copy_text, declared_type, write_captures
-from infra.capture.table_catalog import CatalogColumn, missing_tables
-from infra.errors import BadArgument
-from infra.postgres.database_connection import query
-from infra.settings import Settings
-from tables.declare.registry import Registry, load
+from twofold.cli import capture_start
+from twofold.cli.capture_scaffold import CapturedTable, copy_text, declared_type, write_captures
+from twofold.infra.capture.table_catalog import CatalogColumn, missing_tables
+from twofold.infra.errors import BadArgument
+from twofold.infra.postgres.database_connection import query
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import Registry, load
 from tests.support.postgres import Server
 
 SCHEMA = """

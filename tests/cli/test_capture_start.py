@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from cli import capture_start
-from infra.process.server_ports import server_ports
-from infra.settings import Settings
-from tables.declare.registry import load
+from twofold.cli import capture_start
+from twofold.infra.process.server_ports import server_ports
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
 from tests.tables.declared import written
 
 FILES = {
     "bank/people.py": """\
     \"\"\"Changes of the people.\"\"\"
-    from tables import changes_of
+    from twofold import changes_of
 
     TOPIC = changes_of("public.people", columns={"id": "long"}, primary_key=["id"])
     """

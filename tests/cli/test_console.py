@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli import console as screen
-from cli.console import make_table, needed_width
-from infra.text.printable import shown, shown_bytes, shown_duration
+from twofold.cli import console as screen
+from twofold.cli.console import make_table, needed_width
+from twofold.infra.text.printable import shown, shown_bytes, shown_duration
 
 
 @pytest.mark.parametrize(

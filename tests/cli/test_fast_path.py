@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from batch.ledgers.run_result import RunResult
-from cli.fast_path import answer
-from infra.settings import ROOT
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.cli.fast_path import answer
+from twofold.infra.settings import ROOT
 from tests.cli.conftest import Cli
 
 
@@ -25,7 +25,7 @@ def idle(*_: object) -> list[RunResult]:
 def test_other_commands_and_options_are_left_to_the_command_line(
     home: object, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    monkeypatch.setattr("batch.pending_work.untouched", idle)
+    monkeypatch.setattr("twofold.batch.pending_work.untouched", idle)
     assert not answer(words)
 
 
@@ -40,7 +40,7 @@ def test_a_platform_that_never_ran_is_left_to_the_command_line(
 def test_nothing_to_do_is_said_in_a_line_or_in_json(
     home: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("batch.pending_work.untouched", idle)
+    monkeypatch.setattr("twofold.batch.pending_work.untouched", idle)
     assert answer(["reconcile"])
     assert capsys.readouterr().out.startswith("Nothing to do")
     assert answer(["reconcile", "flights.x", "--json"])
@@ -51,8 +51,8 @@ def test_nothing_to_do_is_said_in_a_line_or_in_json(
 def test_the_json_has_what_the_command_line_prints(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("batch.pending_work.untouched", idle)
-    monkeypatch.setattr("batch.reconcile.reconcile", lambda *_, **__: idle())
+    monkeypatch.setattr("twofold.batch.pending_work.untouched", idle)
+    monkeypatch.setattr("twofold.batch.reconcile.reconcile", lambda *_, **__: idle())
     assert answer(["reconcile", "--json"])
     at_once = capsys.readouterr().out
     assert json.loads(at_once) == cli("reconcile", "--json").document

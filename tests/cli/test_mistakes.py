@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.encodings import schema_files
-from tables.declare import registry
-from tables.declare.analysis import analyse
+from twofold.infra.encodings import schema_files
+from twofold.tables.declare import registry
+from twofold.tables.declare.analysis import analyse
 from tests.cli.conftest import Cli, Ran
 from tests.tables.declared import edited, written
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TOPIC = '''\
 """Readings."""
-from tables import Topic, between, unique
+from twofold import Topic, between, unique
 
 TOPIC = Topic(
     schema={"sensor": "string", "read_at": "timestamp", "value": "double?"},
@@ -30,7 +30,7 @@ TOPIC = Topic(
     dedup_keys=["sensor"],
 )
 '''
-IMPORTS = "from tables import F, Window, between, expression, not_null, table\n"
+IMPORTS = "from twofold import F, Window, between, expression, not_null, table\n"
 HOURS = (
     'readings.groupBy("sensor", F.window("read_at", "1 hour")).agg(F.sum("value").alias("total")).select('
     '"sensor", F.col("window.start").alias("hour"), F.col("window.end").alias("closes_at"), "total")'
@@ -355,7 +355,7 @@ def test_a_mistake_is_found_without_spark(
 def test_a_mistake_is_found_by_the_analysis_of_spark(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession, mistake: Mistake
 ) -> None:
-    monkeypatch.setattr("cli.author._analysed", lambda _, declared, tables: analyse(spark, declared, tables))
+    monkeypatch.setattr("twofold.cli.author._analysed", lambda _, declared, tables: analyse(spark, declared, tables))
     ran = checked(cli, monkeypatch, tmp_path, mistake.files)
     assert [mistake.message in m["message"] for m in ran.document] == [True], ran.document
     assert mistake.hint in ran.document[0]["hint"]
@@ -374,7 +374,7 @@ def test_check_names_parameters_that_can_be_left_out(cli: Cli, monkeypatch: pyte
 def test_check_says_which_changes_recompute_a_whole_table(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession
 ) -> None:
-    monkeypatch.setattr("cli.author._analysed", lambda _, declared, tables: analyse(spark, declared, tables))
+    monkeypatch.setattr("twofold.cli.author._analysed", lambda _, declared, tables: analyse(spark, declared, tables))
     rows = 'readings.agg(F.count("*").alias("n")).withColumn("id", F.lit(1))'
     whole = a_table(rows=rows, parameters='primary_key=["id"], recompute_by=[]')
     declared = registry.load(written(tmp_path / "tables", Mistake(whole, "").files))

@@ -8,12 +8,12 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from cli.commands.platform_commands import print_status
-from cli.demo.demo_command import print_account
-from cli.demo.demo_report import Account, TableAccount, TopicAccount
-from infra.process.supervisor import ProcessState
-from status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
-from tables.declare.registry import Registry, load
+from twofold.cli.commands.platform_commands import print_status
+from twofold.cli.demo.demo_command import print_account
+from twofold.cli.demo.demo_report import Account, TableAccount, TopicAccount
+from twofold.infra.process.supervisor import ProcessState
+from twofold.status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
+from twofold.tables.declare.registry import Registry, load
 from tests.cli.conftest import Cli
 
 WIDTH = 80

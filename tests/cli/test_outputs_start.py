@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cli import outputs_start
-from infra.process.server_ports import server_ports
-from infra.settings import Settings
-from tables import to_postgres
-from tables.declare.outputs.output import Output
-from tables.declare.registry import Registry, load
+from twofold.cli import outputs_start
+from twofold.infra.process.server_ports import server_ports
+from twofold.infra.settings import Settings
+from twofold import to_postgres
+from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.registry import Registry, load
 from tests.tables.declared import a_table
 
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.parsing import parse_offsets, parse_partitions, parse_position, parse_speed, parse_time
-from infra.errors import BadArgument
+from twofold.cli.parsing import parse_offsets, parse_partitions, parse_position, parse_speed, parse_time
+from twofold.infra.errors import BadArgument
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from batch.ledgers.run_result import RunResult
-from batch.plan.plan import Plan, TableChange
-from batch.plan.plan_text import markdown
-from cli.run_view import print_outcomes, print_plan
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.plan.plan import Plan, TableChange
+from twofold.batch.plan.plan_text import markdown
+from twofold.cli.run_view import print_outcomes, print_plan
 
 AT = datetime(2013, 2, 5, tzinfo=UTC)
 DAYS: list[dict[str, Any]] = [

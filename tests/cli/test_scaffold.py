@@ -15,21 +15,21 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from batch.preview import preview
-from cli.sample import read_sample
-from cli.scaffold import write_domain, write_table, write_topic
-from infra.delta.lake import Lake
-from infra.errors import BadArgument
-from infra.settings import ROOT
-from tables.declare import registry
-from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
-from tables.refresh.open_platform import ensure_topics_of
+from twofold.batch.preview import preview
+from twofold.cli.sample import read_sample
+from twofold.cli.scaffold import write_domain, write_table, write_topic
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import ROOT
+from twofold.tables.declare import registry
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
+from twofold.tables.refresh.open_platform import ensure_topics_of
 from tests.parity import assert_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.sql_functions import define_functions
-from cli.sql_query import Analyst
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from tables.declare.registry import load
+from twofold.cli.sql_functions import define_functions
+from twofold.cli.sql_query import Analyst
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
 from tests.batch.capture.test_complete_through import FILES, captured
 from tests.infra.conftest import free_port
 from tests.tables.declared import written

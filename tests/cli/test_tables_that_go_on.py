@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.platform_start import _starting
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from tables.declare import registry
-from tables.declare.registry import Registry
+from twofold.cli.platform_start import _starting
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.tables.declare import registry
+from twofold.tables.declare.registry import Registry
 from tests.cli.conftest import Cli
 from tests.tables.refresh.test_live_tables import SAYS, filled, plant
 

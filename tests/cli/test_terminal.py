@@ -21,20 +21,20 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from batch.ledgers.run_result import RunResult
-from batch.plan.plan import Plan, TableChange
-from cli.__main__ import COMMANDS
-from cli.sql_query import Analyst
-from cli.sql_shell import matching, words
-from infra.delta.lake import Lake
-from infra.errors import TwofoldError
-from infra.settings import ROOT, Settings
-from infra.text.printable import harmless
-from outputs.targets.search_index import Match
-from quality.check_result import RuleVerdict, Verdict
-from quality.rules import not_null
-from tables.declare.registry import load
-from tables.refresh.row_diff import Difference
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.plan.plan import Plan, TableChange
+from twofold.cli.__main__ import COMMANDS
+from twofold.cli.sql_query import Analyst
+from twofold.cli.sql_shell import matching, words
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import TwofoldError
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.text.printable import harmless
+from twofold.outputs.targets.search_index import Match
+from twofold.quality.check_result import RuleVerdict, Verdict
+from twofold.quality.rules import not_null
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.row_diff import Difference
 from tests.cli.conftest import Cli, at
 from tests.plant import plant
 
@@ -118,7 +118,7 @@ def _reconcile(*_: object, **__: object) -> list[RunResult]:
 
 
 def _story(*_: object) -> Any:
-    from batch.ledgers.row_history import RowHistory, RowVersion
+    from twofold.batch.ledgers.row_history import RowHistory, RowVersion
 
     chapter = RowVersion(
         version=1,
@@ -140,7 +140,7 @@ def _story(*_: object) -> Any:
 
 
 def _late(*_: object) -> Any:
-    from batch.late_records import LateRecord
+    from twofold.batch.late_records import LateRecord
 
     when = datetime(2013, 1, 1, tzinfo=UTC)
     return [
@@ -215,44 +215,44 @@ def _opened(*_: object, **__: object) -> Any:
 
 TABLE = "flights.delays_by_hour"
 PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
-    "status": ([], {"status.observer.Observer.snapshot": _fails}),
-    "doctor": ([], {"infra.process.doctor.examine": _fails}),
-    "tables": ([], {"infra.delta.lake.Lake.rows": _fails}),
+    "status": ([], {"twofold.status.observer.Observer.snapshot": _fails}),
+    "doctor": ([], {"twofold.infra.process.doctor.examine": _fails}),
+    "tables": ([], {"twofold.infra.delta.lake.Lake.rows": _fails}),
     "show": ([TABLE], {}),
     "sql": ([f"FROM {TABLE}"], {}),
-    "search": (["posts", "x"], {"outputs.targets.search_index.SearchIndex.find": _matches}),
+    "search": (["posts", "x"], {"twofold.outputs.targets.search_index.SearchIndex.find": _matches}),
     "as-of": (
         [TABLE, "2013-01-01"],
         {
-            "tables.refresh.open_platform.opened": _opened,
-            "batch.as_of.AsOf": lambda *_: SimpleNamespace(rows=lambda _: _Rows()),
+            "twofold.tables.refresh.open_platform.opened": _opened,
+            "twofold.batch.as_of.AsOf": lambda *_: SimpleNamespace(rows=lambda _: _Rows()),
         },
     ),
-    "why": ([TABLE, "origin=x", "hour=2013-01-01"], {"batch.ledgers.row_history.read_history": _story}),
+    "why": ([TABLE, "origin=x", "hour=2013-01-01"], {"twofold.batch.ledgers.row_history.read_history": _story}),
     "try": (
         [TABLE],
         {
-            "infra.spark.spark_client.open_session": lambda *_: SimpleNamespace(stop=lambda: None),
-            "batch.preview.preview": lambda *_: _Rows(),
+            "twofold.infra.spark.spark_client.open_session": lambda *_: SimpleNamespace(stop=lambda: None),
+            "twofold.batch.preview.preview": lambda *_: _Rows(),
         },
     ),
-    "late": ([TABLE], {"batch.late_records.late_records": _late}),
-    "reconcile": ([], {"batch.reconcile.reconcile": _fails}),
-    "audit": ([], {"batch.audit.table_audit.audit": _fails}),
-    "certify": ([TABLE], {"batch.audit.completeness.certify": _fails}),
-    "acknowledge": (["departures", "--because", "x"], {"tables.refresh.open_platform.opened": _fails}),
-    "quality": ([TABLE], {"batch.quality_check.quality": _verdicts}),
-    "backfill": ([TABLE], {"tables.refresh.open_platform.opened": _fails}),
-    "replay": (["departures"], {"tables.refresh.open_platform.opened": _fails}),
-    "redrive": (["departures"], {"tables.refresh.open_platform.opened": _fails}),
-    "rebuild": ([TABLE], {"batch.plan.rebuild_table.plan_rebuild": _plan}),
-    "plans": (["rebuild-1"], {"batch.plan.plan.Plans.find": _plan}),
-    "plan": ([], {"batch.plan.code_changes.code_changes": _fails}),
-    "apply": (["rebuild-1"], {"batch.plan.plan.Plans.find": _fails}),
-    "publish": (["rebuild-1"], {"batch.plan.plan.Plans.find": _fails}),
-    "discard": (["rebuild-1"], {"batch.plan.plan.Plans.find": _fails}),
-    "rollback": ([TABLE], {"tables.refresh.open_platform.opened": _fails}),
-    "recover": ([TABLE], {"tables.refresh.open_platform.opened": _fails}),
+    "late": ([TABLE], {"twofold.batch.late_records.late_records": _late}),
+    "reconcile": ([], {"twofold.batch.reconcile.reconcile": _fails}),
+    "audit": ([], {"twofold.batch.audit.table_audit.audit": _fails}),
+    "certify": ([TABLE], {"twofold.batch.audit.completeness.certify": _fails}),
+    "acknowledge": (["departures", "--because", "x"], {"twofold.tables.refresh.open_platform.opened": _fails}),
+    "quality": ([TABLE], {"twofold.batch.quality_check.quality": _verdicts}),
+    "backfill": ([TABLE], {"twofold.tables.refresh.open_platform.opened": _fails}),
+    "replay": (["departures"], {"twofold.tables.refresh.open_platform.opened": _fails}),
+    "redrive": (["departures"], {"twofold.tables.refresh.open_platform.opened": _fails}),
+    "rebuild": ([TABLE], {"twofold.batch.plan.rebuild_table.plan_rebuild": _plan}),
+    "plans": (["rebuild-1"], {"twofold.batch.plan.plan.Plans.find": _plan}),
+    "plan": ([], {"twofold.batch.plan.code_changes.code_changes": _fails}),
+    "apply": (["rebuild-1"], {"twofold.batch.plan.plan.Plans.find": _fails}),
+    "publish": (["rebuild-1"], {"twofold.batch.plan.plan.Plans.find": _fails}),
+    "discard": (["rebuild-1"], {"twofold.batch.plan.plan.Plans.find": _fails}),
+    "rollback": ([TABLE], {"twofold.tables.refresh.open_platform.opened": _fails}),
+    "recover": ([TABLE], {"twofold.tables.refresh.open_platform.opened": _fails}),
 }
 """Each command that prints data: how it is called, and what gives it hostile ones."""
 
@@ -290,7 +290,7 @@ def test_values_as_csv_are_harmless_on_a_terminal_and_exact_in_a_file(
 
 
 def test_an_error_is_harmless_with_its_traceback_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.process.doctor.examine", _fails)
+    monkeypatch.setattr("twofold.infra.process.doctor.examine", _fails)
     ran = cli("--debug", "doctor")
     assert "Traceback" in ran.err
     assert OBEYED & set(ran.err) == set()
@@ -304,7 +304,7 @@ def test_text_that_looks_like_the_name_of_a_picture_stays_text(cli: Cli) -> None
 def _started(home: Path, *arguments: str, **options: Any) -> Any:
     environment = {**os.environ, "TWOFOLD_HOME": str(home), "PYTHONPATH": str(ROOT)}
     environment.pop("PYTHONUNBUFFERED", None)  # with it Python overlooks a write that was cut short
-    command = [sys.executable, "-P", "-m", "cli.fast_path", *arguments]
+    command = [sys.executable, "-P", "-m", "twofold.cli.fast_path", *arguments]
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -368,7 +368,7 @@ def test_a_domain_means_its_tables(cli: Cli, monkeypatch: pytest.MonkeyPatch) ->
         asked.append(names)
         return []
 
-    monkeypatch.setattr("batch.reconcile.reconcile", run)
+    monkeypatch.setattr("twofold.batch.reconcile.reconcile", run)
     cli("reconcile", "flights", "--verify")
     cli("reconcile", "flights.flights", "--verify")
     tables = [t.full_name for t in load().tables.values() if t.domain == "flights"]
@@ -386,14 +386,14 @@ def test_reconcile_says_what_it_compared_what_waits_and_until_when(cli: Cli, mon
         pending=1,
         waits_until=at("2013-01-05T14:00"),
     )
-    monkeypatch.setattr("batch.reconcile.reconcile", lambda *_, **__: [waits])
+    monkeypatch.setattr("twofold.batch.reconcile.reconcile", lambda *_, **__: [waits])
     lines = cli("reconcile", "delays_by_hour", "--verify").out.splitlines()
     assert "3 scopes were compared with their recomputation; --verify compares all rows." in lines
     until = "what is pending waits until the stream's watermark has passed 2013-01-05 14:00:00."
     assert f"flights.delays_by_hour: {until}" in lines
     explained = [line.split(":")[0] for line in lines if ": " in line]
     assert explained[:3] == ["touched", "scopes", "pending"], "and not what is 0"
-    monkeypatch.setattr("batch.reconcile.reconcile", lambda *_, **__: [replace(waits, compared=1_200)])
+    monkeypatch.setattr("twofold.batch.reconcile.reconcile", lambda *_, **__: [replace(waits, compared=1_200)])
     assert "1,200 rows were compared with their recomputation." in cli("reconcile", "--verify").out
 
 
@@ -408,7 +408,7 @@ def test_a_table_that_was_removed_is_marked_as_such(cli: Cli, home: Path) -> Non
 
 def test_show_of_a_domain_lists_it(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     registry = plant(tmp_path / "declared")
-    monkeypatch.setattr("tables.declare.registry.load", lambda: registry)
+    monkeypatch.setattr("twofold.tables.declare.registry.load", lambda: registry)
     names = [table["name"] for table in cli("show", "plant", "--json").document["tables"]]
     assert sorted(names) == ["plant.hours", "plant.kept", "plant.newest"]
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.plan.rebuild_table import rebuild_in_shadow
-from batch.rewrite import replay
-from cli.sample import read_sample
-from cli.scaffold import write_domain, write_topic
-from infra.duckdb_session import query
-from infra.settings import Settings
-from streaming.rebuild.reingest import reingest
-from tables.declare.registry import Registry, load
-from tables.refresh.open_platform import Platform
+from twofold.batch.plan.rebuild_table import rebuild_in_shadow
+from twofold.batch.rewrite import replay
+from twofold.cli.sample import read_sample
+from twofold.cli.scaffold import write_domain, write_topic
+from twofold.infra.duckdb_session import query
+from twofold.infra.settings import Settings
+from twofold.streaming.rebuild.reingest import reingest
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.open_platform import Platform
 from tests import rewrites
 from tests.plant import START
 from tests.support.published_webhooks import examples
@@ -97,7 +97,7 @@ def deliveries(payloads: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str,
 
 COMMITS = '''\
 """Each commit of a push."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(primary_key=["delivery", "received_at", "nth"], event_time="received_at", recompute_by=["delivery"])
@@ -108,7 +108,7 @@ def commits(deliveries):
 '''
 NEWEST = '''\
 """The newest delivery of each kind, with all that it has."""
-from tables import table
+from twofold import table
 
 
 @table(primary_key=["event"], sequence_by=["received_at", "delivery"], recompute_by=["event"])

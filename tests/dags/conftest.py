@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import ROOT
+from twofold.infra.settings import ROOT
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,6 +39,6 @@ def stand_in(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
         file = tmp_path / "stand_in.py"
         file.write_text(script)
         program: Sequence[str] = (sys.executable, str(file))
-        monkeypatch.setattr("dags.operators.command_operator.PROGRAM", program)
+        monkeypatch.setattr("twofold.dags.operators.command_operator.PROGRAM", program)
 
     return use

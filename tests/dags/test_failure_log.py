@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dags.failure_log import failure_callbacks, log_failure
-from infra.errors import BadArgument
+from twofold.dags.failure_log import failure_callbacks, log_failure
+from twofold.infra.errors import BadArgument
 
 CALLED: list[Any] = []
 

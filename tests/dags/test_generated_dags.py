@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dags.operators.params import audit_topic_arguments, awaited_arguments, backfill_arguments
-from infra.airflow.dag_names import OF_TABLES, OF_TOPICS
-from infra.chosen_domains import choose_domains
-from infra.errors import BadArgument
-from infra.settings import ROOT, Settings
-from status.parts.unloaded_dags import declared_dags
-from tables.declare.registry import load
+from twofold.dags.operators.params import audit_topic_arguments, awaited_arguments, backfill_arguments
+from twofold.infra.airflow.dag_names import OF_TABLES, OF_TOPICS
+from twofold.infra.chosen_domains import choose_domains
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import ROOT, Settings
+from twofold.status.parts.unloaded_dags import declared_dags
+from twofold.tables.declare.registry import load
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 
 BACKFILL = "backfill.flights"
@@ -86,7 +86,7 @@ print(sorted({name.split(".")[0] for name in set(sys.modules) - before} & heavy)
 
 
 def test_a_task_makes_its_own_dag_alone() -> None:
-    from dags.table_dags import make_dags
+    from twofold.dags.table_dags import make_dags
 
     for name in ("flights.reconcile", "flights.backfill.flights", "flights.replay"):
         assert [dag.dag_id for dag in make_dags(load(), "flights", only=name)] == [name]
@@ -95,7 +95,7 @@ def test_a_task_makes_its_own_dag_alone() -> None:
 
 PERSONS = '''
     """Logins."""
-    from tables import Topic, personal
+    from twofold import Topic, personal
     TOPIC = Topic(
         schema={"id": "int", "customer": "string", "at": "timestamp", "mail": personal("customer")},
         event_time="at", message_key="customer", dedup_keys=["id"],
@@ -104,8 +104,8 @@ PERSONS = '''
 
 
 def test_a_domain_with_persons_has_a_dag_that_asks_before_it_forgets(tmp_path: Path) -> None:
-    from dags.sound_dags import require_storable
-    from dags.table_dags import make_dags
+    from twofold.dags.sound_dags import require_storable
+    from twofold.dags.table_dags import make_dags
 
     registry = load(written(tmp_path, {"bank/logins.py": PERSONS}))
     assert "bank.forget" in declared_dags(registry, "bank")
@@ -162,8 +162,8 @@ def test_days_are_of_tables_whose_rows_have_a_time_and_of_no_other_dag(dags: dic
 
 
 def test_the_form_of_a_backfill_proposes_the_newest_closed_day() -> None:
-    from dags.operators.closed_days import Days
-    from dags.table_dags import make_dags
+    from twofold.dags.operators.closed_days import Days
+    from twofold.dags.table_dags import make_dags
 
     days = {"flights.flights": Days(date(2013, 1, 1), date(2013, 2, 4), date(2013, 2, 3))}
     [dag] = make_dags(load(), "flights", days, only="flights.backfill.flights")
@@ -262,7 +262,7 @@ def test_reconcile_works_on_a_table_after_the_tables_that_it_reads(dags: dict[st
 
 
 def test_owner_tags_and_freshness_of_a_table_reach_its_tasks(tmp_path: Path) -> None:
-    from dags.table_dags import make_dags
+    from twofold.dags.table_dags import make_dags
 
     declared = edited(
         edited(TABLE_FILE, "@table(", '@table(owner="sensors@plant", tags=["sums"], freshness="1 minute", '),
@@ -281,8 +281,8 @@ def test_owner_tags_and_freshness_of_a_table_reach_its_tasks(tmp_path: Path) -> 
 
 
 def test_two_spark_jobs_do_not_fit_into_the_pool_of_one_machine(dags: dict[str, DAG]) -> None:
-    from infra.airflow.airflow_processes import environment
-    from infra.settings import Settings
+    from twofold.infra.airflow.airflow_processes import environment
+    from twofold.infra.settings import Settings
 
     slots = int(environment(Settings())["AIRFLOW__CORE__DEFAULT_POOL_TASK_SLOT_COUNT"])
     commands = [dags[f"flights.{kind}"].get_task(task) for kind, task in SPARK_TASKS]
@@ -367,7 +367,7 @@ def test_a_fault_is_one_clear_import_error_next_to_the_dags(two_domains: Path, m
 
     (two_domains / "trains" / "flights.py").write_text("this is no Python")
     declared = load(two_domains)
-    monkeypatch.setattr("tables.declare.registry.load", lambda: declared)
+    monkeypatch.setattr("twofold.tables.declare.registry.load", lambda: declared)
     bag = DagBag(str(ROOT / "dags"), safe_mode=True)
     assert [Path(file).name for file in bag.import_errors] == ["declaration_errors.py"]
     [error] = bag.import_errors.values()
@@ -386,7 +386,7 @@ def test_a_new_table_whose_code_is_not_proved_is_an_import_error(
     files = {"plant/readings.py": TOPIC_FILE, "plant/first.py": edited(unordered, "latest", "first")}
     declared = load(written(tmp_path / "tables", files))
     assert (list(declared.faults), list(declared.unproved)) == ([], ["plant.first"])
-    monkeypatch.setattr("tables.declare.registry.load", lambda: declared)
+    monkeypatch.setattr("twofold.tables.declare.registry.load", lambda: declared)
     monkeypatch.setenv("TWOFOLD_HOME", str(tmp_path / "home"))
     [error] = DagBag(str(ROOT / "dags"), safe_mode=True).import_errors.values()
     assert "Unproved: " in error
@@ -409,7 +409,7 @@ def test_a_circle_of_tables_leaves_the_others_standing(two_domains: Path) -> Non
 
 CIRCULAR = '''"""A table that reads the other."""
 
-from tables import table
+from twofold import table
 
 
 @table(primary_key=["id"], recompute_by=["id"])

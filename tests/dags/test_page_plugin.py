@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from infra.settings import Settings
+from twofold.infra.settings import Settings
 from tests.page.small_platform import saved
 
 PATHS = (
@@ -25,7 +25,7 @@ def airflow(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """An API server with the page, and nothing else of Airflow's: no database, in which no session is revoked."""
     from airflow.api_fastapi.app import create_auth_manager, purge_cached_app
 
-    from dags.plugins import twofold_page
+    from twofold.dags.plugins import twofold_page
 
     monkeypatch.setattr("airflow.models.revoked_token.RevokedToken.is_revoked", lambda *_, **__: False)
     saved(Settings(home=home))

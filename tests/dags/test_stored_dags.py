@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.nexmark import DECLARED
-from infra.encodings import schema_files
-from infra.settings import ROOT, Settings
-from tables.declare.record_fields import field, header, key
-from tables.declare.registry import Registry, load
-from tables.declare.sources.captured_topic import changes_of
-from tables.declare.table import Table
-from tables.declare.topic import Topic
+from twofold.infra.encodings import schema_files
+from twofold.infra.settings import ROOT, Settings
+from twofold.tables.declare.record_fields import field, header, key
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.sources.captured_topic import changes_of
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, bound_as, written
 
 AVRO = """{"type": "record", "name": "Event", "fields": [{"name": "id", "type": "string"},
@@ -119,7 +119,7 @@ def sent_to_the_parent(registry: Registry, home: Path) -> dict[str, Any]:
     from airflow.dag_processing import processor
     from airflow.sdk.execution_time.comms import _RequestFrame
 
-    from dags.sound_dags import sound_dags
+    from twofold.dags.sound_dags import sound_dags
 
     made = sound_dags(registry, Settings(home=home))
     assert made.faults == {}
@@ -134,7 +134,7 @@ def sent_to_the_parent(registry: Registry, home: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("declared", [None, DECLARED], ids=["ours", "nexmark"])
 def test_every_dag_arrives_where_airflow_stores_it(declared: Path | None, tmp_path: Path) -> None:
-    from status.parts.unloaded_dags import declared_dags
+    from twofold.status.parts.unloaded_dags import declared_dags
 
     registry = load(declared)
     arrived = sent_to_the_parent(registry, tmp_path)
@@ -148,7 +148,7 @@ def test_every_dag_arrives_where_airflow_stores_it(declared: Path | None, tmp_pa
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_the_dags_of_any_domain_arrive_with_what_was_declared(registry: Registry, tmp_path: Path) -> None:
-    from status.parts.unloaded_dags import declared_dags
+    from twofold.status.parts.unloaded_dags import declared_dags
 
     [domain] = registry.domains
     arrived = sent_to_the_parent(registry, tmp_path)
@@ -169,7 +169,7 @@ def _inlets(dag: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_a_domain_whose_dags_cannot_be_stored_takes_no_other_down(tmp_path: Path) -> None:
     """One value that Airflow's processor cannot encode ended it, without an import error, for all domains."""
-    from dags.sound_dags import sound_dags
+    from twofold.dags.sound_dags import sound_dags
 
     class Team(str):
         """A text, but of a type that no encoder knows."""
@@ -188,7 +188,7 @@ def test_a_domain_whose_dags_cannot_be_stored_takes_no_other_down(tmp_path: Path
 
 
 def test_dags_are_checked_again_once_a_declaration_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dags import sound_dags
+    from twofold.dags import sound_dags
 
     checked: list[str] = []
     monkeypatch.setattr(sound_dags, "require_storable", lambda dag: checked.append(dag.dag_id))
@@ -210,14 +210,14 @@ def test_the_import_error_names_the_domain(tmp_path: Path) -> None:
         code = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from dags import table_dags
+from twofold.dags import table_dags
 make = table_dags.make_dags
 def failing(registry, domain, *given, **more):
     if domain == "shop":
         raise ValueError("on purpose")
     yield from make(registry, domain, *given, **more)
 table_dags.make_dags = failing
-from dags import {module} as made
+from twofold.dags import {module} as made
 print(sorted({{name.partition(".")[0] for name in vars(made) if "." in name}}))
 """
         environment = {**os.environ, "TWOFOLD_HOME": str(tmp_path), "AIRFLOW_HOME": str(tmp_path / "airflow")}

@@ -33,8 +33,8 @@ def test_the_newest_hour_that_is_closed_is_reported_once(example: dict[str, Any]
 
 
 def test_its_asset_is_the_one_of_the_table(example: dict[str, Any]) -> None:
-    from dags.operators.assets import described_asset, table_asset
-    from tables.declare.registry import load
+    from twofold.dags.operators.assets import described_asset, table_asset
+    from twofold.tables.declare.registry import load
 
     table = load().find_table("flights.delays_by_hour")
     described = described_asset(table)

@@ -15,13 +15,13 @@ import pytest
 from typer.main import get_command
 
 import docs.generate
-from batch.ledgers import run_ledgers
-from cli.__main__ import app
-from infra.settings import ROOT
-from outputs import refused_rows
-from tables.declare import declaration_files, registry
-from tables.refresh.events import lost_offsets, transaction_offsets
-from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
+from twofold.batch.ledgers import run_ledgers
+from twofold.cli.__main__ import app
+from twofold.infra.settings import ROOT
+from twofold.outputs import refused_rows
+from twofold.tables.declare import declaration_files, registry
+from twofold.tables.refresh.events import lost_offsets, transaction_offsets
+from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 
 OUTSIDE = ["README.md", "CONTRIBUTING.md", "tests/README.md"]
 PAGES = [*(ROOT / name for name in OUTSIDE), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -208,7 +208,7 @@ def test_every_file_that_a_page_names_is_there(page: str) -> None:
 
 
 def test_the_types_of_the_page_are_those_of_a_schema() -> None:
-    from infra.encodings.column_types import NESTED, SCALARS
+    from twofold.infra.encodings.column_types import NESTED, SCALARS
 
     rows = rows_of(TEXT["docs/reference/types.md"], "written | JSON")
     named = {name for row in rows for name in re.findall(r"`(.+?)`", row[0])}
@@ -216,7 +216,7 @@ def test_the_types_of_the_page_are_those_of_a_schema() -> None:
 
 
 def test_the_strategies_of_the_page_are_those_of_the_registry() -> None:
-    from tables.declare.table import Strategy
+    from twofold.tables.declare.table import Strategy
 
     assert {
         row[1].strip("`") for row in rows_of(TEXT["docs/explanation/strategies.md"], "the table | strategy")

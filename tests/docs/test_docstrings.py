@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 from typer import Typer
 
-from cli.__main__ import app
-from infra.settings import ROOT
+from twofold.cli.__main__ import app
+from twofold.infra.settings import ROOT
 from tests.test_rooms import MAY_IMPORT
 
 NOT_YET = ("tables/declare/topic.py", "tables/flights", "tables/shop")

@@ -7,12 +7,12 @@ import re
 from contextlib import closing
 from pathlib import Path
 
-from infra.keys.ciphertext import is_sealed
-from infra.keys.key_store import KeyStore, Person, make_keys
-from infra.keys.reader import Reader
-from infra.settings import ROOT, Settings
-from tables.declare.registry import load
-from tables.refresh.events.record_sealer import RecordSealer
+from twofold.infra.keys.ciphertext import is_sealed
+from twofold.infra.keys.key_store import KeyStore, Person, make_keys
+from twofold.infra.keys.reader import Reader
+from twofold.infra.settings import ROOT, Settings
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.events.record_sealer import RecordSealer
 from tests.tables.declared import written
 
 PAGE = ROOT / "docs" / "how-to" / "forget-a-person.md"
@@ -53,7 +53,7 @@ def test_the_token_of_the_page_joins_payments_of_two_customers_by_one_card(tmp_p
 
 def test_the_topic_of_the_page_forgets_one_customer_and_keeps_the_other(tmp_path: Path) -> None:
     declared, *_, output = declarations()
-    of_table = '"""Logins."""\nfrom tables import table, to_postgres, to_webhook\n' + output.replace(
+    of_table = '"""Logins."""\nfrom twofold import table, to_postgres, to_webhook\n' + output.replace(
         "...", "return logins"
     )
     files = {"bank/logins.py": declared, "bank/recent_logins.py": of_table}

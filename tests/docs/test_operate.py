@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
-from infra.settings import ROOT, Settings
-from tables.declare.registry import Registry
+from twofold.infra.settings import ROOT, Settings
+from twofold.tables.declare.registry import Registry
 
 PAGES = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md")}
 
@@ -17,7 +17,7 @@ def test_every_port_of_the_page_is_a_default() -> None:
 
 
 def test_every_dag_that_a_page_names_exists() -> None:
-    from dags.dag_docs import PAGES as of_dags
+    from twofold.dags.dag_docs import PAGES as of_dags
 
     named = {name for text in PAGES.values() for name in re.findall(r"`<domain>\.(\w+)`", text)}
     assert {"stream", "reconcile", "repair"} <= named
@@ -25,7 +25,7 @@ def test_every_dag_that_a_page_names_exists() -> None:
 
 
 def test_the_page_of_a_stream_names_the_log_of_its_driver() -> None:
-    from dags.dag_docs import dag_page
+    from twofold.dags.dag_docs import dag_page
 
     page = dag_page("stream", "own_lab", [], [], Registry(topics={}, tables={}))
     assert "`.twofold/logs/stream-own-lab.log`" in page

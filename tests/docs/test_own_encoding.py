@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from infra.errors import BadDeclaration
-from infra.settings import ROOT
-from tables.declare.registry import load
-from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.settings import ROOT
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from tests.tables.declared import written
 
 PAGE = ROOT / "docs" / "how-to" / "write-an-encoding.md"

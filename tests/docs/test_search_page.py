@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from infra.settings import ROOT
-from tables.declare.registry import load
+from twofold.infra.settings import ROOT
+from twofold.tables.declare.registry import load
 from tests.tables.declared import written
 
 PAGE = (ROOT / "docs/how-to/search-a-stream.md").read_text("utf-8")
 SHOP = ROOT / "tables" / "shop"
 CHANGES = """\
 '''Changes of saved searches.'''
-from tables import changes_of
+from twofold import changes_of
 
 TOPIC = changes_of(
     "public.searches",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from infra.settings import ROOT
-from tables.declare.registry import load
+from twofold.infra.settings import ROOT
+from twofold.tables.declare.registry import load
 from tests.docs.test_docs import rows_of
 from tests.tables.declared import written
 
@@ -14,13 +14,13 @@ PAGE = (ROOT / "docs/how-to/kinds-of-tables.md").read_text("utf-8")
 FILES = {name: text for text, name in re.findall(r'```python\n(""".*?"""  # (\w+)\.py\n.*?)```', PAGE, re.DOTALL)}
 CHANGES = """\
 '''Changes of a table.'''
-from tables import changes_of
+from twofold import changes_of
 
 TOPIC = changes_of("public.{name}", columns={columns}, primary_key={key})
 """
 COPY = """\
 '''A copy of a table.'''
-from tables import latest_rows, table
+from twofold import latest_rows, table
 
 
 @table(primary_key={key}, recompute_by={key})

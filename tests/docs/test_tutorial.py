@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import ROOT, Settings
+from twofold.infra.settings import ROOT, Settings
 from tests.infra.conftest import free_port
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.delta.lake import Lake
-from infra.process.ports import free_port
-from infra.settings import ROOT
+from twofold.infra.delta.lake import Lake
+from twofold.infra.process.ports import free_port
+from twofold.infra.settings import ROOT
 from tests.infra.webhooks.signed import secret
 from tests.outputs.followed_webhook import FollowedWebhook
 from tests.outputs.webhook_receiver import Receiver

@@ -21,7 +21,7 @@ from tests.fuzz.declaration_parts import (
     Part,
 )
 
-HEAD = '"""A table."""\nfrom tables import F, Window, sql, table\n\n\n'
+HEAD = '"""A table."""\nfrom twofold import F, Window, sql, table\n\n\n'
 ALARMS = Part(
     'rows = rows.join(alarms.groupBy("sensor").agg(F.max("level").alias("level")), "sensor", "left")',
     " LEFT JOIN (SELECT sensor AS other, max(level) AS level FROM {alarms} GROUP BY sensor) a ON other = sensor",

@@ -11,12 +11,12 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadDeclaration
-from infra.settings import Settings
-from tables.declare.analysis import analyse
-from tables.declare.declaration_files import mistakes_in
-from tables.declare.registry import Registry, load
-from tables.declare.table import Table
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.settings import Settings
+from twofold.tables.declare.analysis import analyse
+from twofold.tables.declare.declaration_files import mistakes_in
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.table import Table
 from tests.fuzz.declaration_cases import PORTIONS, Alarm, Declared, Reading
 from tests.tables.declared import written
 from tests.worlds import World
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 INPUTS = {
     "plant/readings.py": '''\
         """Readings of sensors."""
-        from tables import Topic
+        from twofold import Topic
 
         TOPIC = Topic(
             schema={
@@ -41,7 +41,7 @@ INPUTS = {
         ''',
     "plant/alarms.py": '''\
         """Alarms of sensors."""
-        from tables import Topic
+        from twofold import Topic
 
         TOPIC = Topic(
             schema={"alarm": "string", "sensor": "string", "raised_at": "timestamp", "level": "int?"},
@@ -52,7 +52,7 @@ INPUTS = {
         ''',
     "plant/each.py": '''\
         """The newest reading of each sensor and time."""
-        from tables import table
+        from twofold import table
 
 
         @table(primary_key=["sensor", "read_at"], sequence_by=["sent_at"])

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from tests.fuzz.fuzz_cases import Sent
 from tests.worlds import World
-from traffic.expected import expected_tables
-from traffic.table_diff import TableComparison, compare
+from twofold.traffic.expected import expected_tables
+from twofold.traffic.table_diff import TableComparison, compare
 
 VIEWS = """
     CREATE TABLE departed AS

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infra.settings import ROOT
+from twofold.infra.settings import ROOT
 
 LAWS = {"tests/docs/test_docstrings.py", "tests/test_places.py", "tests/test_rooms.py"}
 """They read every file, whoever imports it."""

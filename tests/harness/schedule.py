@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from infra.settings import ROOT
+from twofold.infra.settings import ROOT
 from tests.harness import kept_run
 
 SPARK = "spark"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.process.run_end import VARIABLE, end_all_with_this_process
-from infra.settings import ROOT
+from twofold.infra.process.run_end import VARIABLE, end_all_with_this_process
+from twofold.infra.settings import ROOT
 from tests.harness import kept_run
 
 KINDS = ("JVMs", "brokers", "Airflows", "PostgreSQLs")
@@ -128,7 +128,7 @@ def kind_of(command: Sequence[str]) -> tuple[str, str] | None:
 
 def part_of(command: Sequence[str]) -> str:
     """The name of the supervised program that a process reaper runs; "" of every other command."""
-    if "infra.process.process_reaper" not in command or "--command" not in command:
+    if "twofold.infra.process.process_reaper" not in command or "--command" not in command:
         return ""
     return Path(command[-1] or command[-2]).stem.rpartition("-")[0]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import ROOT
+from twofold.infra.settings import ROOT
 from tests.harness.tiers import TIERS
 
 TESTS = ROOT / "tests"

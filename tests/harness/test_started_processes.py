@@ -28,7 +28,7 @@ POSTGRES = ["/x/bin/postgres", "-D", "/data"]
         (["postgres: checkpointer"], ""),
         (["/x/bin/postgres", "--single"], ""),
         (["python", "-m", "airflow", "dag-processor"], "Airflows airflow"),
-        (["python", "-m", "infra.process.process_reaper", "--", "python", "-m", "airflow", "dag-processor"], ""),
+        (["python", "-m", "twofold.infra.process.process_reaper", "--", "python", "-m", "airflow", "dag-processor"], ""),
         ([], ""),
     ],
 )
@@ -81,7 +81,7 @@ def test_cpu_of_a_family_that_ends_between_two_looks_counts_once() -> None:
 
 
 def test_cpu_is_counted_by_supervised_program() -> None:
-    reaper = ["python", "-m", "infra.process.process_reaper", "--command", "/x/commands/broker-7e7ab25f.json"]
+    reaper = ["python", "-m", "twofold.infra.process.process_reaper", "--command", "/x/commands/broker-7e7ab25f.json"]
     all_of = found({2: reaper, 3: BROKER, 5: SPARK, 6: ["python", "-c", "x"]})
     all_of.look(
         [

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.process import supervisor
-from infra.process.ports import free_port as free_port
-from infra.settings import Settings
+from twofold.infra.process import supervisor
+from twofold.infra.process.ports import free_port as free_port
+from twofold.infra.settings import Settings
 
 Eventually = Callable[[Callable[[], object]], None]
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.duckdb_session import duckdb_utc, load_extension, parquet, query
-from infra.errors import MissingTool
-from infra.settings import ROOT
+from twofold.infra.duckdb_session import duckdb_utc, load_extension, parquet, query
+from twofold.infra.errors import MissingTool
+from twofold.infra.settings import ROOT
 
 
 def test_what_one_connection_registers_no_other_one_sees() -> None:
@@ -29,7 +29,7 @@ def test_what_one_connection_registers_no_other_one_sees() -> None:
 
 def test_every_connection_reads_and_shows_instants_in_utc() -> None:
     program = """if True:
-        from infra.duckdb_session import duckdb_utc
+        from twofold.infra.duckdb_session import duckdb_utc
         first, *others = [duckdb_utc() for _ in range(3)]
         first.execute("SET TimeZone = 'America/New_York'")
         for one in (*others, duckdb_utc()):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import MissingTool
-from infra.java import java, java_version
+from twofold.infra.errors import MissingTool
+from twofold.infra.java import java, java_version
 
 
 def fake_java(directory: Path, version: str) -> Path:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.offset_ranges import Range, Spans, batches_of_size, joined, size, subtract, within, without
+from twofold.infra.offset_ranges import Range, Spans, batches_of_size, joined, size, subtract, within, without
 
 EDGES = st.integers(0, 30)
 RANGES = st.lists(st.tuples(EDGES, EDGES).map(sorted).map(tuple).filter(lambda r: r[0] < r[1]), max_size=8)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import BadSetting
-from infra.settings import Settings
+from twofold.infra.errors import BadSetting
+from twofold.infra.settings import Settings
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:

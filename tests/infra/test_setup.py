@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import ROOT
+from twofold.infra.settings import ROOT
 from tests.test_rooms import MAY_IMPORT, files_of, imports_of
 
 TOOLS = ("sh", "cmp", "dirname", "readlink", "awk", "cp")

@@ -7,10 +7,10 @@ import signal
 import sys
 from pathlib import Path
 
-from infra.settings import Settings
-from intake import bounded_http, delivery_log, receiver
-from tables.declare.registry import load
-from tables.declare.sources.webhook_topic import webhook_topics
+from twofold.infra.settings import Settings
+from twofold.intake import bounded_http, delivery_log, receiver
+from twofold.tables.declare.registry import load
+from twofold.tables.declare.sources.webhook_topic import webhook_topics
 
 DIES = "dies-after-the-next-append"
 """A file in home: the receiver kills itself once the log has a delivery, before it answers."""

@@ -8,10 +8,10 @@ import signal
 import sys
 from pathlib import Path
 
-from infra.kafka.ordered_copy import OrderedCopy
-from infra.settings import Settings
-from intake import relay
-from tables.declare.registry import load
+from twofold.infra.kafka.ordered_copy import OrderedCopy
+from twofold.infra.settings import Settings
+from twofold.intake import relay
+from twofold.tables.declare.registry import load
 
 DIES = "dies-before-it-empties-the-intake"
 """A file in home: the relay kills itself once the topic has records that the intake still has."""

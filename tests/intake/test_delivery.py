@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
-from intake.delivery import Delivery, accept, require_acceptable
-from tables.declare.sources.webhook_topic import WebhookTopic, from_webhook
+from twofold.intake.delivery import Delivery, accept, require_acceptable
+from twofold.tables.declare.sources.webhook_topic import WebhookTopic, from_webhook
 from tests.infra.webhooks.signed import github, secret, standard
 from tests.tables.declared import bound_as
 

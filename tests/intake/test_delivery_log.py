@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
-from infra.keys.key_store import make_keys
-from infra.settings import Settings
-from infra.webhooks.delivery_headers import MOST_BYTES
-from intake import delivery_log
-from intake.delivery import Delivery
-from intake.delivery_log import DeliveryLog
-from tables import from_webhook, person, personal
-from tables.declare.personal import with_sealed_columns
-from tables.declare.sources.webhook_topic import WebhookTopic
+from twofold.infra.keys.key_store import make_keys
+from twofold.infra.settings import Settings
+from twofold.infra.webhooks.delivery_headers import MOST_BYTES
+from twofold.intake import delivery_log
+from twofold.intake.delivery import Delivery
+from twofold.intake.delivery_log import DeliveryLog
+from twofold import from_webhook, person, personal
+from twofold.tables.declare.personal import with_sealed_columns
+from twofold.tables.declare.sources.webhook_topic import WebhookTopic
 from tests.tables.declared import bound_as
 
 

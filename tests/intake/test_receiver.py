@@ -23,20 +23,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.kafka import broker as kafka
-from infra.kafka import topic_admin
-from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
-from infra.keys.key_store import KeyStore
-from infra.keys.reader import Reader
-from infra.process import supervisor
-from infra.settings import Settings
-from infra.webhooks.webhook_secrets import add_missing
-from intake import receiver as program
-from intake.bounded_http import CONNECTIONS
-from tables.declare.registry import Registry, load
-from tables.refresh.events.record_decoder import Decoder
-from tables.refresh.events.sealed_topics import require_sealed
-from tables.refresh.events.topic_specs import specs
+from twofold.infra.kafka import broker as kafka
+from twofold.infra.kafka import topic_admin
+from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
+from twofold.infra.keys.key_store import KeyStore
+from twofold.infra.keys.reader import Reader
+from twofold.infra.process import supervisor
+from twofold.infra.settings import Settings
+from twofold.infra.webhooks.webhook_secrets import add_missing
+from twofold.intake import receiver as program
+from twofold.intake.bounded_http import CONNECTIONS
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.events.record_decoder import Decoder
+from twofold.tables.refresh.events.sealed_topics import require_sealed
+from twofold.tables.refresh.events.topic_specs import specs
 from tests.infra.conftest import free_port
 from tests.infra.webhooks.signed import github
 from tests.intake.own_receiver import DIES
@@ -51,25 +51,25 @@ JSON = {"content-type": "application/json"}
 SECRET = "two words"
 PUSHES = '''\
 """Pushes, which say no time."""
-from tables import from_webhook
+from twofold import from_webhook
 
 TOPIC = from_webhook(scheme="github", schema={"n": "int"})
 '''
 NOTICES = '''\
 """Notices with a time."""
-from tables import from_webhook
+from twofold import from_webhook
 
 TOPIC = from_webhook(scheme="github", schema={"at": "timestamp"}, event_time="at")
 '''
 EXAMPLES = '''\
 """Examples of all that GitHub sends."""
-from tables import from_webhook
+from twofold import from_webhook
 
 TOPIC = from_webhook(scheme="github", schema={"repository": "json?", "sender": "json?"})
 '''
 PAYMENTS = '''\
 """Payments, with the mail of who paid."""
-from tables import from_webhook, personal
+from twofold import from_webhook, personal
 
 TOPIC = from_webhook(scheme="github", schema={"payer": "string", "mail": personal("payer"), "cents": "int"})
 '''

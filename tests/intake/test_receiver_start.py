@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from infra.process.doctor import examine
-from infra.process.server_ports import server_ports
-from infra.settings import Settings
-from intake.receiver import programs
-from status.findings import webhook_findings
-from tables.declare.registry import Registry, load
+from twofold.infra.process.doctor import examine
+from twofold.infra.process.server_ports import server_ports
+from twofold.infra.settings import Settings
+from twofold.intake.receiver import programs
+from twofold.status.findings import webhook_findings
+from twofold.tables.declare.registry import Registry, load
 from tests.tables.declared import written
 
 FILE = '''\
 """Refunds, as the bank reports them."""
-from tables import from_webhook
+from twofold import from_webhook
 
 TOPIC = from_webhook(scheme="standard", schema={"cents": "int"})
 '''

@@ -18,21 +18,21 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
-from infra.capture.captured_table import INTAKE, LOST
-from infra.capture.debezium_connector import CaptureState
-from infra.chosen_domains import relay_name
-from infra.errors import BadDeclaration
-from infra.kafka import topic_admin
-from infra.kafka.record_producer import producing
-from infra.keys.key_store import KeyStore
-from infra.keys.reader import Reader
-from infra.process import supervisor
-from infra.settings import Settings
-from intake import relay as program
-from status.parts import captures
-from tables.declare.registry import Registry, load
-from tables.refresh.events.sealed_topics import require_sealed
-from tables.refresh.events.topic_specs import intake_spec, specs
+from twofold.infra.capture.captured_table import INTAKE, LOST
+from twofold.infra.capture.debezium_connector import CaptureState
+from twofold.infra.chosen_domains import relay_name
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.kafka import topic_admin
+from twofold.infra.kafka.record_producer import producing
+from twofold.infra.keys.key_store import KeyStore
+from twofold.infra.keys.reader import Reader
+from twofold.infra.process import supervisor
+from twofold.infra.settings import Settings
+from twofold.intake import relay as program
+from twofold.status.parts import captures
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.events.sealed_topics import require_sealed
+from twofold.tables.refresh.events.topic_specs import intake_spec, specs
 from tests.harness.tiers import this_run
 from tests.intake.own_relay import DIES
 from tests.platform.supervised_driver import process
@@ -45,7 +45,7 @@ DOMAIN = "tenancy"
 KILLS = this_run.kills or 3
 CLIENTS = '''\
 """Clients of a database."""
-from tables import changes_of, domain_of, personal
+from twofold import changes_of, domain_of, personal
 
 TOPIC = changes_of(
     "public.clients",
@@ -56,7 +56,7 @@ TOPIC = changes_of(
 '''
 LETTERS = '''\
 """Letters of a service."""
-from tables import outbox_of, personal
+from twofold import outbox_of, personal
 
 TOPIC = outbox_of(
     "public.outbox", schema={"sender": "string", "text": personal("sender"), "at": "timestamp"}, event_time="at"
@@ -64,7 +64,7 @@ TOPIC = outbox_of(
 '''
 PLAIN = '''\
 """Payments of a database."""
-from tables import changes_of
+from twofold import changes_of
 
 TOPIC = changes_of("public.payments", columns={"id": "long"}, primary_key=["id"])
 '''

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra.settings import Settings
-from intake.relay import programs, relayed_topics
-from tables.declare.registry import Registry, load
-from tables.declare.sources.captured_topic import captures
+from twofold.infra.settings import Settings
+from twofold.intake.relay import programs, relayed_topics
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.sources.captured_topic import captures
 from tests.tables.declared import written
 
 FILE = '''\
 """Clients of a database."""
-from tables import changes_of, domain_of, personal
+from twofold import changes_of, domain_of, personal
 
 TOPIC = changes_of(
     "public.clients",

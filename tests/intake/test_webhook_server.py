@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from infra.settings import Settings
-from intake import webhook_server
-from intake.webhook_server import _Rate, application
+from twofold.infra.settings import Settings
+from twofold.intake import webhook_server
+from twofold.intake.webhook_server import _Rate, application
 from tests.infra.webhooks.signed import github, secret, standard
 from tests.intake.test_delivery import topic
 

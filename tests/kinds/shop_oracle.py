@@ -11,11 +11,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from infra.settings import ROOT
+from twofold.infra.settings import ROOT
 from tests.fuzz.fuzz_cases import Sent
 from tests.worlds import Keyed, World
-from traffic.expected.expected_shop import load_records
-from traffic.expected.expected_tables import is_final, query_of
+from twofold.traffic.expected.expected_shop import load_records
+from twofold.traffic.expected.expected_tables import is_final, query_of
 
 TOPICS = {
     "orders": "order_id",

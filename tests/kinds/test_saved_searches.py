@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infra.errors import BadArgument
-from infra.text.stored_query import anchors_of, parse, searchable
+from twofold.infra.errors import BadArgument
+from twofold.infra.text.stored_query import anchors_of, parse, searchable
 from tests.kinds.shop_cases import Case, followed_cases, log_of
 from tests.kinds.shop_oracle import Oracle
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tables.declare.registry import Registry, load
-from tables.declare.sources.webhook_topic import WebhookTopic
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.sources.webhook_topic import WebhookTopic
 from tests.fuzz.fuzz_cases import Schedule
 from tests.fuzz.fuzz_check import Subject
 from tests.fuzz.fuzz_worlds import WORLDS as ALL_WORLDS

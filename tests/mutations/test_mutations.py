@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import batch.late_rows
-import batch.pinned_versions
-import streaming.maintain.change_driven
-import tables.refresh.derived_rows
-import tables.refresh.refresh
-import tables.refresh.target
-from infra.instants import Interval
-from infra.settings import Settings
-from tables.refresh.row_diff import of_kinds
+import twofold.batch.late_rows
+import twofold.batch.pinned_versions
+import twofold.streaming.maintain.change_driven
+import twofold.tables.refresh.derived_rows
+import twofold.tables.refresh.refresh
+import twofold.tables.refresh.target
+from twofold.infra.instants import Interval
+from twofold.infra.settings import Settings
+from twofold.tables.refresh.row_diff import of_kinds
 from tests.fuzz.fuzz_cases import Case, Flight, Schedule, log_of
 from tests.fuzz.fuzz_check import begun, ended
 from tests.worlds import World
@@ -24,7 +24,7 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.rows.rows import Rows
+    from twofold.infra.rows.rows import Rows
 
 pytestmark = [pytest.mark.prove, pytest.mark.spark]
 
@@ -33,7 +33,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
     """The scope of a touched row is short of its first millisecond."""
-    right = batch.pinned_versions.scopes_of
+    right = twofold.batch.pinned_versions.scopes_of
 
     def wrong(*arguments: Any) -> Any:
         return [
@@ -41,29 +41,29 @@ def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
             for scope in right(*arguments)
         ]
 
-    patch.setattr(batch.pinned_versions, "scopes_of", wrong)
-    patch.setattr(streaming.maintain.change_driven, "scopes_of", wrong)
+    patch.setattr(twofold.batch.pinned_versions, "scopes_of", wrong)
+    patch.setattr(twofold.streaming.maintain.change_driven, "scopes_of", wrong)
 
 
 def late_rows_that_are_dropped(patch: pytest.MonkeyPatch) -> None:
     """Of the late rows of each reconcile the first is overlooked."""
-    right = batch.late_rows._late_rows
-    patch.setattr(batch.late_rows, "_late_rows", lambda *arguments: right(*arguments).slice(1))
+    right = twofold.batch.late_rows._late_rows
+    patch.setattr(twofold.batch.late_rows, "_late_rows", lambda *arguments: right(*arguments).slice(1))
 
 
 def retractions_that_are_lost(patch: pytest.MonkeyPatch) -> None:
     """Rows that should be gone are not told of."""
-    right = tables.refresh.target.difference
+    right = twofold.tables.refresh.target.difference
 
     def wrong(*arguments: Any, **named: Any) -> Rows:
         return of_kinds(right(*arguments, **named), ["insert", "update"])
 
-    patch.setattr(tables.refresh.target, "difference", wrong)
+    patch.setattr(twofold.tables.refresh.target, "difference", wrong)
 
 
 def repetitions_that_count(patch: pytest.MonkeyPatch) -> None:
     """The batch takes a record that was sent twice for two."""
-    patch.setattr(tables.refresh.derived_rows, "first_of_each", lambda rows, _: rows)
+    patch.setattr(twofold.tables.refresh.derived_rows, "first_of_each", lambda rows, _: rows)
 
 
 MUTATIONS: dict[Patch, str] = {
@@ -115,10 +115,10 @@ def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Wor
 def faults(before: World, settings: Settings, tables: Sequence[str]) -> list[str]:
     """What is wrong with these tables in the end."""
     world = before.copied_to(replace(before.settings, home=settings.home))
-    world.reconcile(tables)
+    world.reconcile(twofold.tables)
     for part in PARTS[2:]:
         world.append(part)
-    return ended(world, WORLD, tables).faults
+    return ended(world, WORLD, twofold.tables).faults
 
 
 @pytest.mark.parametrize(("mutation", "table"), MUTATIONS.items(), ids=lambda value: getattr(value, "__name__", None))

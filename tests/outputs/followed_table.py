@@ -12,16 +12,16 @@ from typing import Any, Protocol
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from infra.delta.delta_writer import CHANGE, CommitTag, Writer
-from infra.delta.lake import Lake
-from outputs.next_step import Step, next_step
-from outputs.output_target import Target
-from outputs.position import Position
-from outputs.view import KEY
-from tables import to_postgres
-from tables.declare.outputs.output import Output
-from tables.declare.table import Table
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.delta.delta_writer import CHANGE, CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.outputs.next_step import Step, next_step
+from twofold.outputs.output_target import Target
+from twofold.outputs.position import Position
+from twofold.outputs.view import KEY
+from twofold import to_postgres
+from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.tables.declared import a_table
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,15 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from infra.delta.lake import Lake
-from outputs.next_step import Step
-from outputs.refused_rows import REFUSED
-from outputs.resend import resume
-from outputs.targets.open_target import open_queue, open_sender, open_target
-from outputs.targets.webhook_queue import WebhookQueue
-from outputs.targets.webhook_sender import WebhookSender
-from tables import to_webhook
-from tables.declare.outputs.webhook_output import WebhookOutput
+from twofold.infra.delta.lake import Lake
+from twofold.outputs.next_step import Step
+from twofold.outputs.refused_rows import REFUSED
+from twofold.outputs.resend import resume
+from twofold.outputs.targets.open_target import open_queue, open_sender, open_target
+from twofold.outputs.targets.webhook_queue import WebhookQueue
+from twofold.outputs.targets.webhook_sender import WebhookSender
+from twofold import to_webhook
+from twofold.tables.declare.outputs.webhook_output import WebhookOutput
 from tests.infra.webhooks.signed import secret
 from tests.outputs.followed_table import FollowedTable
 from tests.outputs.webhook_receiver import Receiver

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from infra.errors import DatabaseUnreachable
-from outputs.output_target import Target
+from twofold.infra.errors import DatabaseUnreachable
+from twofold.outputs.output_target import Target
 from tests.outputs.followed_table import SCHEMA, FollowedTable
 
 

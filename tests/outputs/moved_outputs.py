@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from infra.delta.history import History
-from infra.delta.lake import Lake
-from outputs import next_step as reading
-from outputs.follow import runner
-from outputs.follow.output_state import StateFile
-from outputs.output_target import Target
-from outputs.targets import search_index, webhook_queue
-from outputs.targets.open_target import open_target
-from outputs.targets.revealed_bodies import revealed_bodies
-from outputs.targets.search_index import SearchIndex
-from outputs.targets.webhook_queue import WebhookQueue
-from outputs.view import KEY
-from tables.declare.outputs.output import Output
-from tables.declare.table import Table
-from tables.refresh.json_values import to_plain_json
+from twofold.infra.delta.history import History
+from twofold.infra.delta.lake import Lake
+from twofold.outputs import next_step as reading
+from twofold.outputs.follow import runner
+from twofold.outputs.follow.output_state import StateFile
+from twofold.outputs.output_target import Target
+from twofold.outputs.targets import search_index, webhook_queue
+from twofold.outputs.targets.open_target import open_target
+from twofold.outputs.targets.revealed_bodies import revealed_bodies
+from twofold.outputs.targets.search_index import SearchIndex
+from twofold.outputs.targets.webhook_queue import WebhookQueue
+from twofold.outputs.view import KEY
+from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.json_values import to_plain_json
 from tests.outputs.killed_steps import killed_after
 
 WRITES: list[tuple[Any, str]] = [

@@ -21,15 +21,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from infra.delta.delta_writer import Writer
-from infra.delta.lake import Lake
-from infra.delta.trim import Trim
-from infra.errors import TryAgain
-from infra.keys.ended_keys import EndedKeys
-from infra.keys.key_store import Person
-from infra.settings import Settings
-from outputs.targets.search_index import SearchIndex
-from tables import to_search, to_webhook
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.trim import Trim
+from twofold.infra.errors import TryAgain
+from twofold.infra.keys.ended_keys import EndedKeys
+from twofold.infra.keys.key_store import Person
+from twofold.infra.settings import Settings
+from twofold.outputs.targets.search_index import SearchIndex
+from twofold import to_search, to_webhook
 from tests.chaos.refresh_world import Killed, dying
 from tests.harness.tiers import this_run
 from tests.infra.webhooks.signed import secret
@@ -51,7 +51,7 @@ class Forgetting(RuleBasedStateMachine):
     @initialize(keys=st.lists(st.sampled_from(KEYS), min_size=1, unique=True))
     def begin(self, keys: list[str]) -> None:
         self.home = Path(mkdtemp(prefix="twofold-forgetting-"))
-        self.at_once = patch("infra.delta.history._NOTED_EVERY_S", 0.0)
+        self.at_once = patch("twofold.infra.delta.history._NOTED_EVERY_S", 0.0)
         self.at_once.start()
         destinations = {"hook": f"http://127.0.0.1:9 {secret()}"}
         self.lake = lake_with(Lake(Settings(home=self.home / "home")), destinations)

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from infra.delta.delta_writer import CHANGE, Writer
-from infra.delta.lake import Lake
-from infra.errors import SchemaMismatch
-from infra.settings import Settings
-from outputs import next_step as reading
-from outputs.next_step import Step
-from outputs.view import KEY, View
-from tables import between, to_postgres
+from twofold.infra.delta.delta_writer import CHANGE, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import SchemaMismatch
+from twofold.infra.settings import Settings
+from twofold.outputs import next_step as reading
+from twofold.outputs.next_step import Step
+from twofold.outputs.view import KEY, View
+from twofold import between, to_postgres
 from tests.outputs.followed_table import SCHEMA, FollowedTable, MemoryCopy, hour, key_of
 
 

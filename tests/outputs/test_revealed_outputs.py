@@ -13,21 +13,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.delta.delta_writer import CHANGE
-from infra.delta.lake import Lake
-from infra.errors import BadDeclaration, BadSetting, SchemaMismatch, TryAgain
-from infra.keys.ciphertext import seal
-from infra.keys.key_store import KeyStore, Person
-from outputs import next_step as reading
-from outputs.copy_comparison import compare_copy
-from outputs.follow.output_state import StateFile
-from outputs.next_step import Step
-from outputs.resend import resend_from
-from outputs.targets import search_index
-from outputs.targets.open_target import open_queue, open_sender, open_target
-from outputs.targets.search_index import SearchIndex
-from outputs.view import KEY
-from tables import matches, to_postgres, to_search, to_topic, to_webhook
+from twofold.infra.delta.delta_writer import CHANGE
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadDeclaration, BadSetting, SchemaMismatch, TryAgain
+from twofold.infra.keys.ciphertext import seal
+from twofold.infra.keys.key_store import KeyStore, Person
+from twofold.outputs import next_step as reading
+from twofold.outputs.copy_comparison import compare_copy
+from twofold.outputs.follow.output_state import StateFile
+from twofold.outputs.next_step import Step
+from twofold.outputs.resend import resend_from
+from twofold.outputs.targets import search_index
+from twofold.outputs.targets.open_target import open_queue, open_sender, open_target
+from twofold.outputs.targets.search_index import SearchIndex
+from twofold.outputs.view import KEY
+from twofold import matches, to_postgres, to_search, to_topic, to_webhook
 from tests.infra.webhooks.signed import secret
 from tests.outputs.followed_table import MemoryCopy, key_of
 from tests.outputs.followed_webhook import lake_with

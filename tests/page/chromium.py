@@ -17,7 +17,7 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from docs.screenshots import BROWSERS
-from infra.process.ports import HOST, free_port
+from twofold.infra.process.ports import HOST, free_port
 
 START_S, LOAD_S = 30.0, 30.0
 ERRORS = ("Runtime.exceptionThrown", "Log.entryAdded")

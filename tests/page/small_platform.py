@@ -7,17 +7,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from batch.audit.topic_certificates import CertifiedTopic
-from batch.ledgers.audit_history import LastAudit
-from infra.process.supervisor import ProcessState
-from infra.settings import Settings
-from infra.text.printable import plain
-from status.catalog import Entry
-from status.health import found_needs
-from status.parts.refused_records import Refused
-from status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
-from status.store import Store
-from tables.refresh.events.lost_offsets import Gap
+from twofold.batch.audit.topic_certificates import CertifiedTopic
+from twofold.batch.ledgers.audit_history import LastAudit
+from twofold.infra.process.supervisor import ProcessState
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import plain
+from twofold.status.catalog import Entry
+from twofold.status.health import found_needs
+from twofold.status.parts.refused_records import Refused
+from twofold.status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
+from twofold.status.store import Store
+from twofold.tables.refresh.events.lost_offsets import Gap
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 REFUSED = [Refused(reason="between(value, 0, 10)", records=2, partition=0, offset=57, text="between(value, 0, 10)")]

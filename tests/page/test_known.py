@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from infra.process.twofold_command import Answer
-from infra.settings import Settings
-from infra.text.printable import plain
-from page.known import Knowledge
-from status import store
+from twofold.infra.process.twofold_command import Answer
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import plain
+from twofold.page.known import Knowledge
+from twofold.status import store
 from tests.page.small_platform import CATALOG, saved, snapshot
 
 
@@ -25,7 +25,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         ran.append(list(words))
         return Answer(0)
 
-    monkeypatch.setattr("page.known.run_command", run)
+    monkeypatch.setattr("twofold.page.known.run_command", run)
     return ran
 
 

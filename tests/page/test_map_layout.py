@@ -6,7 +6,7 @@ import random
 import time
 from itertools import pairwise
 
-from page.map_layout import layout
+from twofold.page.map_layout import layout
 
 DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"], "e": ["a", "d"]}
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from markupsafe import Markup
 
-from page.links import Address
-from page.rendering import LONGEST, exact, in_full, legible
+from twofold.page.links import Address
+from twofold.page.rendering import LONGEST, exact, in_full, legible
 
 
 @pytest.mark.parametrize(

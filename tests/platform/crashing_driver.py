@@ -19,13 +19,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from infra.delta.delta_writer import Writer
-from infra.delta.lake import QUARANTINE
-from infra.settings import Settings
-from streaming import driver
-from streaming.ingest.ingest_query import Ingest
-from streaming.ingest.topic_writer import TopicWriter
-from tables.refresh.refresh import Refresher
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import QUARANTINE
+from twofold.infra.settings import Settings
+from twofold.streaming import driver
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.streaming.ingest.topic_writer import TopicWriter
+from twofold.tables.refresh.refresh import Refresher
 from tests.support.crashes import Died, watched
 
 DOMAIN = "flights"

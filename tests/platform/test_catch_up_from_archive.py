@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.audit.table_audit import audit_topics
-from batch.log_reader import Log
-from infra.archive.archive_catalog import open_archive
-from infra.kafka import topic_admin
-from infra.settings import Settings
-from streaming.ingest.broker_retention import Retention, retention
-from streaming.ingest.ingest_query import Ingest
-from streaming.query.deferred_query import DeferredQuery
-from tables.declare.registry import Registry, load
-from tables.declare.topic import Topic
-from tables.refresh.events import lost_offsets
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.open_platform import Platform
+from twofold.batch.audit.table_audit import audit_topics
+from twofold.batch.log_reader import Log
+from twofold.infra.archive.archive_catalog import open_archive
+from twofold.infra.kafka import topic_admin
+from twofold.infra.settings import Settings
+from twofold.streaming.ingest.broker_retention import Retention, retention
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.streaming.query.deferred_query import DeferredQuery
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events import lost_offsets
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.open_platform import Platform
 from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
 from tests.worlds import World
-from traffic.fault_injection import FaultInjection
-from traffic.producer import run
+from twofold.traffic.fault_injection import FaultInjection
+from twofold.traffic.producer import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.kafka.topic_admin import PartitionOffsets
+    from twofold.infra.kafka.topic_admin import PartitionOffsets
 
 pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.spark]
 

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.kafka import topic_admin
-from infra.process.kept_running import KeptRunning
-from infra.settings import Settings
-from streaming.driver import QueryFailures
-from streaming.ingest.ingest_query import Ingest
-from streaming.query import progress
-from tables.declare.registry import Registry, load
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.events.topic_specs import specs
+from twofold.infra.kafka import topic_admin
+from twofold.infra.process.kept_running import KeptRunning
+from twofold.infra.settings import Settings
+from twofold.streaming.driver import QueryFailures
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.streaming.query import progress
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.events.topic_specs import specs
 from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
 from tests.worlds import World
-from traffic.fault_injection import FaultInjection
-from traffic.producer import run
+from twofold.traffic.fault_injection import FaultInjection
+from twofold.traffic.producer import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.__main__ import main
-from infra.settings import Settings
-from streaming.ingest.ingest_query import Ingest
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.cli.__main__ import main
+from twofold.infra.settings import Settings
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.batch.late_departure import arrival, departure
 from tests.servers import empty_log
 from tests.worlds import World

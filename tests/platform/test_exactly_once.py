@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from infra.kafka.topic_admin import offsets, reach
-from infra.settings import Settings
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.registry import Registry, load
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.kafka.topic_admin import offsets, reach
+from twofold.infra.settings import Settings
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.harness.tiers import this_run
 from tests.platform import crashing_driver
 from tests.platform.acknowledged_records import faults
@@ -29,8 +29,8 @@ from tests.platform.supervised_driver import DOMAIN, FIRST, MESSY, kill, live_dr
 from tests.servers import wait_until
 from tests.support.crashes import run_until_killed
 from tests.worlds import World
-from traffic.fault_injection import FaultInjection
-from traffic.producer import Summary, run
+from twofold.traffic.fault_injection import FaultInjection
+from twofold.traffic.producer import Summary, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

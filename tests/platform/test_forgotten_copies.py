@@ -16,21 +16,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from batch.people.certificate import certify
-from infra.delta.delta_writer import Writer
-from infra.kafka.record_producer import producing
-from infra.keys.key_store import KeyStore, Person
-from infra.postgres import postgres_server
-from infra.postgres.database_connection import password
-from infra.process.file_locks import is_held
-from infra.settings import Settings
-from outputs.copy_comparison import compare_copy
-from outputs.follow import runner
-from outputs.targets.open_target import open_target
-from outputs.targets.search_index import SearchIndex
-from tables import to_postgres, to_search, to_webhook
-from tables.declare.registry import Registry
-from tables.refresh.events.record_sealer import sealing
+from twofold.batch.people.certificate import certify
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.kafka.record_producer import producing
+from twofold.infra.keys.key_store import KeyStore, Person
+from twofold.infra.postgres import postgres_server
+from twofold.infra.postgres.database_connection import password
+from twofold.infra.process.file_locks import is_held
+from twofold.infra.settings import Settings
+from twofold.outputs.copy_comparison import compare_copy
+from twofold.outputs.follow import runner
+from twofold.outputs.targets.open_target import open_target
+from twofold.outputs.targets.search_index import SearchIndex
+from twofold import to_postgres, to_search, to_webhook
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.events.record_sealer import sealing
 from tests.infra.webhooks.signed import secret
 from tests.outputs.revealed_table import SCHEMA, RevealedTable, mail_of
 from tests.outputs.webhook_receiver import Answer, Receiver, Request, receiving

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 import pytest
 
-from infra.kafka import topic_admin
-from infra.settings import Settings
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.metadata_columns import OFFSET
-from tables.declare.registry import Registry, load
-from tables.refresh.events.topic_specs import specs
+from twofold.infra.kafka import topic_admin
+from twofold.infra.settings import Settings
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.metadata_columns import OFFSET
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.events.topic_specs import specs
 from tests.servers import wait_until
 from tests.streaming.ingest.test_idle_topics import NOON, TABLE, TOPIC
 from tests.tables.declared import written

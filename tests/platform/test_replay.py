@@ -14,21 +14,21 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from batch.log_reader import offsets_at
-from batch.offset_selection import OffsetSelection
-from infra.errors import BadArgument, NotArchived
-from infra.kafka.record_columns import HEADERS_TYPE
-from infra.settings import Settings
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.registry import Registry, load
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.open_platform import Platform
+from twofold.batch.log_reader import offsets_at
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.infra.errors import BadArgument, NotArchived
+from twofold.infra.kafka.record_columns import HEADERS_TYPE
+from twofold.infra.settings import Settings
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.open_platform import Platform
 from tests.platform.acknowledged_records import faults
 from tests.rewrites import replay
 from tests.servers import empty_log
 from tests.worlds import World
-from traffic.fault_injection import FaultInjection
-from traffic.producer import run
+from twofold.traffic.fault_injection import FaultInjection
+from twofold.traffic.producer import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.audit.completeness import Coverage, certify
-from batch.audit.table_audit import audit_topics
-from infra.kafka import topic_admin
-from infra.settings import Settings
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.registry import load
-from tables.refresh.open_platform import Platform
+from twofold.batch.audit.completeness import Coverage, certify
+from twofold.batch.audit.table_audit import audit_topics
+from twofold.infra.kafka import topic_admin
+from twofold.infra.settings import Settings
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.open_platform import Platform
 from tests.worlds import World
-from traffic.fault_injection import FaultInjection
-from traffic.producer import messages
+from twofold.traffic.fault_injection import FaultInjection
+from twofold.traffic.producer import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from quality.row_checks import split
-from quality.rules import Rule, between, matches, not_null, one_of
+from twofold.quality.row_checks import split
+from twofold.quality.rules import Rule, between, matches, not_null, one_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from quality.record_checks import broken
-from quality.row_checks import measure
-from quality.rules import (
+from twofold.quality.record_checks import broken
+from twofold.quality.row_checks import measure
+from twofold.quality.rules import (
     RECORD_RULES,
     ROW_RULES,
     Between,

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.errors import BadDeclaration, QualityFailed
-from infra.settings import Settings
-from quality.gate import Subject, gate
-from quality.great_expectations_suite import open_suites, rows_to_judge
-from quality.row_checks import measure
-from quality.rules import Between, Rule, between, expression, fresh_within, matches, not_null, one_of, unique
+from twofold.infra.errors import BadDeclaration, QualityFailed
+from twofold.infra.settings import Settings
+from twofold.quality.gate import Subject, gate
+from twofold.quality.great_expectations_suite import open_suites, rows_to_judge
+from twofold.quality.row_checks import measure
+from twofold.quality.rules import Between, Rule, between, expression, fresh_within, matches, not_null, one_of, unique
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +139,7 @@ def test_the_gate_keeps_every_run_and_its_pages(spark: SparkSession, home: Setti
 def test_the_oldest_runs_leave_the_pages_and_keep_their_results(
     spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quality.great_expectations_suite.KEPT_RUNS", 2)
+    monkeypatch.setattr("twofold.quality.great_expectations_suite.KEPT_RUNS", 2)
     for hour in range(4):
         gate([trial(spark, GOOD, [unique("n")])], home, NOW + dt.timedelta(hours=hour))
     shown = home.home / "quality" / "docs" / "validations" / "flights" / "trial"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from infra.errors import BadArgument, BadDeclaration, SchemaMismatch
-from quality.record_checks import broken
-from quality.rules import Rule, between, matches, not_null, one_of, unique
+from twofold.infra.errors import BadArgument, BadDeclaration, SchemaMismatch
+from twofold.quality.record_checks import broken
+from twofold.quality.rules import Rule, between, matches, not_null, one_of, unique
 from tests.quality.rule_cases import CASES, Case
 
 

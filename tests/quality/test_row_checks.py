@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.errors import BadArgument, BadDeclaration, QualityFailed, SchemaMismatch
-from quality.row_checks import measure, naming, split
-from quality.rules import Rule, between, expression, fresh_within, matches, not_null, one_of, unique
+from twofold.infra.errors import BadArgument, BadDeclaration, QualityFailed, SchemaMismatch
+from twofold.quality.row_checks import measure, naming, split
+from twofold.quality.rules import Rule, between, expression, fresh_within, matches, not_null, one_of, unique
 from tests.quality.rule_cases import CASES, Case, numbered, reasons
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.errors import BadDeclaration
-from quality.portable_regex import portable
-from quality.rules import Rule, between, expression, fresh_within, matches, not_null, one_of, unique
+from twofold.infra.errors import BadDeclaration
+from twofold.quality.portable_regex import portable
+from twofold.quality.rules import Rule, between, expression, fresh_within, matches, not_null, one_of, unique
 
 
 @pytest.mark.parametrize(

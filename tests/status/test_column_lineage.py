@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from infra.delta.lake import Lake
-from status.catalog import catalog_of
-from status.fold import Facts
-from status.parts.column_lineage import ColumnLineage, Place
+from twofold.infra.delta.lake import Lake
+from twofold.status.catalog import catalog_of
+from twofold.status.fold import Facts
+from twofold.status.parts.column_lineage import ColumnLineage, Place
 from tests.plant import DAYS_FILE, plant
 from tests.tables.declared import edited
 

@@ -10,18 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from batch.audit.topic_certificates import Block, write_certificate
-from batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
-from batch.ledgers.run_result import Audited
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from status import fold
-from status.fold import Facts
-from status.store import Head, Store
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
-from tables.declare.registry import Registry
-from tables.refresh.events.record_decoder import events_schema
+from twofold.batch.audit.topic_certificates import Block, write_certificate
+from twofold.batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
+from twofold.batch.ledgers.run_result import Audited
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.status import fold
+from twofold.status.fold import Facts
+from twofold.status.store import Head, Store
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.events.record_decoder import events_schema
 from tests.plant import plant
 from tests.tables.declared import a_topic
 

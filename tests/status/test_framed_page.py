@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from infra.process.ports import HOST, free_port
-from infra.settings import Settings
-from page.server.app import POLICY
-from status.parts.framed_page import forbids_frames, frame_finding
+from twofold.infra.process.ports import HOST, free_port
+from twofold.infra.settings import Settings
+from twofold.page.server.app import POLICY
+from twofold.status.parts.framed_page import forbids_frames, frame_finding
 
 AT = "https://data.example.org/airflow"
 CSP, XFO = "Content-Security-Policy", "x-frame-options"
@@ -74,7 +74,7 @@ def test_the_doctor_says_that_a_proxy_forbids_frames(
     headers, address = proxy
     behind = replace(settings, airflow_url=address)
     assert list(frame_finding(behind)) == [], "nothing runs"
-    monkeypatch.setattr("infra.process.supervisor.is_running", lambda _: True)
+    monkeypatch.setattr("twofold.infra.process.supervisor.is_running", lambda _: True)
     assert list(frame_finding(settings)) == [], "there is no proxy"
     assert [finding.ok for finding in frame_finding(behind)] == [True]
     headers["X-Frame-Options"] = "DENY"
@@ -84,7 +84,7 @@ def test_the_doctor_says_that_a_proxy_forbids_frames(
 
 
 def test_a_proxy_that_does_not_answer_is_a_finding(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.process.supervisor.is_running", lambda _: True)
+    monkeypatch.setattr("twofold.infra.process.supervisor.is_running", lambda _: True)
     [finding] = frame_finding(replace(settings, airflow_url=f"http://{HOST}:{free_port()}"))
     assert not finding.ok
     assert "does not answer" in finding.found

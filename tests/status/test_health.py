@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from batch.ledgers.audit_history import LastAudit
-from infra.capture.debezium_connector import CaptureState
-from infra.process.supervisor import ProcessState, State
-from infra.settings import Settings
-from status.health import Need, found_needs, needs_of, stream_health
-from status.snapshot import PartitionState, QueryState, Snapshot, StreamHealth, TableState, TopicState
-from tables.declare.registry import Registry
-from tables.refresh.events.lost_offsets import Gap
+from twofold.batch.ledgers.audit_history import LastAudit
+from twofold.infra.capture.debezium_connector import CaptureState
+from twofold.infra.process.supervisor import ProcessState, State
+from twofold.infra.settings import Settings
+from twofold.status.health import Need, found_needs, needs_of, stream_health
+from twofold.status.snapshot import PartitionState, QueryState, Snapshot, StreamHealth, TableState, TopicState
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.events.lost_offsets import Gap
 from tests.tables.declared import a_table, bound_as
 
 AT = datetime(2013, 1, 5, 12, tzinfo=UTC)

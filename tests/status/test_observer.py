@@ -6,15 +6,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from infra.text.printable import plain, restored
-from status.observer import Observer
-from status.snapshot import Snapshot
-from status.store import Store
-from streaming.query.progress import Progress, write
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
-from tables.refresh.events.record_decoder import events_schema
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import plain, restored
+from twofold.status.observer import Observer
+from twofold.status.snapshot import Snapshot
+from twofold.status.store import Store
+from twofold.streaming.query.progress import Progress, write
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
+from twofold.tables.refresh.events.record_decoder import events_schema
 from tests.plant import plant
 from tests.status.test_fold import append
 

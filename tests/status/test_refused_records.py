@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import QUARANTINE, Lake
-from status import fold
-from status.fold import Facts
-from status.parts.refused_records import UNREADABLE, Refused
-from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.status import fold
+from twofold.status.fold import Facts
+from twofold.status.parts.refused_records import UNREADABLE, Refused
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA
 from tests.plant import plant
 from tests.status.test_fold import append
 from tests.tables.declared import TOPIC_FILE, edited
@@ -26,7 +26,7 @@ GARBLED, TYPE = "malformed JSON at 7", "Expected `float`, got `str` at `value`"
 
 @pytest.fixture
 def topic(lake: Lake, tmp_path: Path) -> Topic:
-    text = edited(TOPIC_FILE, "from tables import ", "from tables import between, not_null, ")
+    text = edited(TOPIC_FILE, "from twofold import ", "from twofold import between, not_null, ")
     text = edited(text, "dedup_keys=", 'checks=[between("value", 0, 10), not_null("sensor")],\n    dedup_keys=')
     lake.ensure(NAME, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])
     return plant(tmp_path / "declared", readings=text).topics["plant.readings"]

@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from status.fold import Facts
-from status.parts import series
-from status.parts.series import SPANS, Growth, Point, Span, class_of, merged
-from status.store import Head, Store
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
-from tables.refresh.events.lateness import BOUNDS_MS, lateness_counts
-from tables.refresh.events.record_decoder import events_schema
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.status.fold import Facts
+from twofold.status.parts import series
+from twofold.status.parts.series import SPANS, Growth, Point, Span, class_of, merged
+from twofold.status.store import Head, Store
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
+from twofold.tables.refresh.events.lateness import BOUNDS_MS, lateness_counts
+from twofold.tables.refresh.events.record_decoder import events_schema
 from tests.plant import plant
 
 HOURS, READINGS = "plant.hours", "plant.readings"

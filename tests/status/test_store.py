@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import Settings
-from status import store as store_module
-from status.store import Head, Store
+from twofold.infra.settings import Settings
+from twofold.status import store as store_module
+from twofold.status.store import Head, Store
 
 HEADS = {"plant.hours": Head(3, "abc", {"rows": 7, "late": {"1000": 2}})}
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra.capture.debezium_connector import CaptureState
-from status.parts.outputs import OutputReport
-from status.table_health import Health, Judge, Lag
-from tables.refresh.events.lost_offsets import Gap
+from twofold.infra.capture.debezium_connector import CaptureState
+from twofold.status.parts.outputs import OutputReport
+from twofold.status.table_health import Health, Judge, Lag
+from twofold.tables.refresh.events.lost_offsets import Gap
 from tests.page.small_platform import (
     AUDIT,
     BROKEN,

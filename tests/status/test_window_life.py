@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from batch.ledgers.row_history import Closing, Record, RowHistory, RowVersion
-from infra.text.printable import plain
-from status.window_life import Life, Marks, Value, history_from, lives_of, marks_of
+from twofold.batch.ledgers.row_history import Closing, Record, RowHistory, RowVersion
+from twofold.infra.text.printable import plain
+from twofold.status.window_life import Life, Marks, Value, history_from, lives_of, marks_of
 
 NOON = datetime(2013, 1, 5, 12, tzinfo=UTC)
 

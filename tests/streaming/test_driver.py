@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra.delta.lake import Lake
-from infra.errors import BadDeclaration, ProcessFailed, SchemaMismatch
-from infra.keys.key_store import KeyStore, Person, make_keys
-from infra.process import kept_running
-from infra.process.file_locks import exclusive, is_held
-from infra.process.kept_running import KeptRunning
-from infra.settings import Settings
-from streaming import driver
-from streaming.driver import QueryFailures, _starters
-from streaming.query import progress
-from streaming.query.progress import Progress, read
-from streaming.query.step_shares import Shares
-from tables.declare.registry import load
-from tables.declare.table import Table
-from tables.refresh.open_platform import Platform, ensure_domain, ensure_topics_of
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadDeclaration, ProcessFailed, SchemaMismatch
+from twofold.infra.keys.key_store import KeyStore, Person, make_keys
+from twofold.infra.process import kept_running
+from twofold.infra.process.file_locks import exclusive, is_held
+from twofold.infra.process.kept_running import KeptRunning
+from twofold.infra.settings import Settings
+from twofold.streaming import driver
+from twofold.streaming.driver import QueryFailures, _starters
+from twofold.streaming.query import progress
+from twofold.streaming.query.progress import Progress, read
+from twofold.streaming.query.step_shares import Shares
+from twofold.tables.declare.registry import load
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.open_platform import Platform, ensure_domain, ensure_topics_of
 from tests.plant import DAYS_FILE, HOURS, plant
 from tests.tables.declared import TOPIC_FILE, edited, written
 
@@ -166,7 +166,7 @@ def test_a_table_that_cannot_be_made_stops_no_other(spark: SparkSession, setting
 
 TEXT_TIME = '''\
 """The year of each reading."""
-from tables import table
+from twofold import table
 
 
 @table(primary_key=["sensor"], sequence_by=["year"], event_time="year", recompute_by=["sensor"])
@@ -218,7 +218,7 @@ def test_a_drain_goes_on_with_the_other_tables_and_then_fails(
 
 LOGINS = """
     '''Logins.'''
-    from tables import Topic, personal
+    from twofold import Topic, personal
     TOPIC = Topic(
         schema={"id": "int", "customer": "string", "at": "timestamp", "mail": personal("customer")},
         event_time="at", message_key="customer", dedup_keys=["id"],

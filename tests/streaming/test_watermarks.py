@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from status.fold import Facts
-from streaming.watermarks import by_input, held_back_by
-from tables.declare.registry import Registry
-from tables.declare.topic import Topic
-from tables.refresh.events.ingested_offsets import INGEST, IngestedOffsets
-from tables.refresh.events.record_decoder import events_schema, heartbeat
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.status.fold import Facts
+from twofold.streaming.watermarks import by_input, held_back_by
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.ingested_offsets import INGEST, IngestedOffsets
+from twofold.tables.refresh.events.record_decoder import events_schema, heartbeat
 from tests.tables.declared import READINGS, a_table, bound_as
 
 HOUR = 3_600_000

@@ -29,7 +29,7 @@ COLUMNS = {
 def changes(table: str, columns: str, key: list[str]) -> str:
     return f'''\
 """Changes of a table."""
-from tables import changes_of, domain_of, personal
+from twofold import changes_of, domain_of, personal
 
 TOPIC = changes_of("public.{table}", columns={columns}, primary_key={key})
 '''
@@ -40,7 +40,7 @@ def copy(table: str, kind: str, columns: list[str], key: list[str]) -> str:
     name, of_changes = ("before", ["cdc_commit_lsn"]) if kind == "history" else ("now", [])
     return f'''\
 """The rows of a table of the database."""
-from tables import {kind}, table
+from twofold import {kind}, table
 
 
 @table(primary_key={key + of_changes}, recompute_by={key})
@@ -65,7 +65,7 @@ FILES = {
     "bank/tenants_now.py": copy("tenants", "latest_rows", ["tenant", "flat", "mail", "letter", "mail_domain"], ["id"]),
     "bank/orders.py": '''\
 """Orders of a service."""
-from tables import outbox_of
+from twofold import outbox_of
 
 TOPIC = outbox_of(
     "public.outbox", schema={"basket": "long", "version": "long", "at": "timestamp"}, event_time="at"
@@ -73,7 +73,7 @@ TOPIC = outbox_of(
 ''',
     "bank/orders_made.py": '''\
 """The orders, once each."""
-from tables import table
+from twofold import table
 
 
 @table(primary_key=["event_id"], sequence_by=["version"])

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from batch.audit.database_audit import ComparedTable, compare_with_database
-from batch.audit.hash_buckets import Turn
-from batch.capture import recapture
-from batch.capture.lost_changes import changes_fault
-from infra.capture import debezium_connector, kafka_connect
-from infra.keys.key_store import make_keys
-from infra.postgres import postgres_server
-from infra.process import supervisor
-from infra.settings import ROOT, Settings
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.registry import Registry, load
-from tables.declare.sources.captured_topic import captures
+from twofold.batch.audit.database_audit import ComparedTable, compare_with_database
+from twofold.batch.audit.hash_buckets import Turn
+from twofold.batch.capture import recapture
+from twofold.batch.capture.lost_changes import changes_fault
+from twofold.infra.capture import debezium_connector, kafka_connect
+from twofold.infra.keys.key_store import make_keys
+from twofold.infra.postgres import postgres_server
+from twofold.infra.process import supervisor
+from twofold.infra.settings import ROOT, Settings
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.sources.captured_topic import captures
 from tests.servers import wait_until
 from tests.support.bank_declarations import FILES, MARKS, SCHEMA
 from tests.support.captured_database import captured_database

@@ -16,10 +16,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from infra.settings import ROOT
+from twofold.infra.settings import ROOT
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 Method = tuple[type, str]
 
@@ -34,7 +34,7 @@ def run_until_killed(settings: Settings, module: str, *arguments: str) -> None:
         AssertionError: it ended otherwise than by killing itself; with what it wrote last.
     """
     ran = subprocess.run(
-        [sys.executable, "-m", "infra.process.process_reaper", "--", sys.executable, "-m", module, *arguments],
+        [sys.executable, "-m", "twofold.infra.process.process_reaper", "--", sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env={**os.environ, **settings.environment()},
         capture_output=True,

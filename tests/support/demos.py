@@ -15,14 +15,14 @@ from typing import Any
 
 import psutil
 
-from infra.airflow.airflow_api import Client
-from infra.chosen_domains import driver_name
-from infra.process import supervisor
-from infra.process.ports import free_port
-from infra.settings import ROOT, Settings
-from status.parts.unloaded_dags import declared_dags, why_unloaded
-from tables.declare.registry import load
-from traffic.expected.expected_tables import KEYS
+from twofold.infra.airflow.airflow_api import Client
+from twofold.infra.chosen_domains import driver_name
+from twofold.infra.process import supervisor
+from twofold.infra.process.ports import free_port
+from twofold.infra.settings import ROOT, Settings
+from twofold.status.parts.unloaded_dags import declared_dags, why_unloaded
+from twofold.tables.declare.registry import load
+from twofold.traffic.expected.expected_tables import KEYS
 
 DAYS = {"flights": 3, "shop": 2}
 LONGEST_S = 1_500

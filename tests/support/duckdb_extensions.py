@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
-from infra.duckdb_session import load_extension
+from twofold.infra.duckdb_session import load_extension
 
 
 def with_extension(name: str) -> duckdb.DuckDBPyConnection:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping
 
-from infra.settings import ROOT
+from twofold.infra.settings import ROOT
 
 
 def loading_none_of(modules: Collection[str], program: str, environment: Mapping[str, str] | None = None) -> str:

@@ -14,11 +14,11 @@ from typing import Any
 import psutil
 import psycopg
 
-from infra.postgres import postgres_server
-from infra.postgres.database_connection import query, supervised_address
-from infra.process.ports import free_port
-from infra.settings import Settings
-from outputs.targets.open_target import DATABASE
+from twofold.infra.postgres import postgres_server
+from twofold.infra.postgres.database_connection import query, supervised_address
+from twofold.infra.process.ports import free_port
+from twofold.infra.settings import Settings
+from twofold.outputs.targets.open_target import DATABASE
 
 
 @dataclass

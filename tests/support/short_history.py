@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from infra.delta.lake import Lake
-from infra.delta.trim import Limits, Trim
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.trim import Limits, Trim
 
 NOTHING = Limits(history_ms=0, commits=0, versions_ms=0, bytes=0, least_ms=0)
 

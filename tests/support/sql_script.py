@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from infra.postgres.database_connection import connected
-from infra.settings import Settings
+from twofold.infra.postgres.database_connection import connected
+from twofold.infra.settings import Settings
 
 _STATEMENT = re.compile(r"""(?:[^;'"$]|'[^']*'|"[^"]*"|\$(\w*)\$.*?\$\1\$)+""", re.DOTALL)
 

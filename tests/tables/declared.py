@@ -8,9 +8,9 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, TypeVar
 
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.declare.topic import Topic
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import Topic
 
 D = TypeVar("D", Topic, Table)
 
@@ -86,7 +86,7 @@ def edited(text: str, old: str, new: str) -> str:
 
 TOPIC_FILE = '''\
 """Readings of sensors."""
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={"sensor": "string", "read_at": "timestamp", "value": "double?"},
@@ -98,7 +98,7 @@ TOPIC = Topic(
 
 TABLE_FILE = '''\
 """The newest reading of each sensor."""
-from tables import table
+from twofold import table
 
 
 @table(primary_key=["sensor"], sequence_by=["read_at"], recompute_by=["sensor"])

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from infra.sql.impure_functions import IMPURE
-from tables.algebra.spark_functions import AGGREGATES, GENERATORS, TIME_WINDOWS, WINDOW
+from twofold.infra.sql.impure_functions import IMPURE
+from twofold.tables.algebra.spark_functions import AGGREGATES, GENERATORS, TIME_WINDOWS, WINDOW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.settings import Settings
-from tables.declare.registry import load
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.spark
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 TOPIC = '''"""Clicks."""
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(schema={"user": "string", "at": "timestamp"}, event_time="at", message_key="user", dedup_keys=["user"])
 '''
 TABLE = '''"""Visits, which end after half an hour without a click."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(

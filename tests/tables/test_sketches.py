@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.settings import ROOT
-from tables.declare.registry import load
-from tables.refresh.derived_rows import derive
-from tables.refresh.open_platform import ensure_domain
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.derived_rows import derive
+from twofold.tables.refresh.open_platform import ensure_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

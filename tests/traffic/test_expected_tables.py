@@ -11,11 +11,11 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from infra.errors import BadArgument, SchemaMismatch
-from infra.settings import ROOT
-from traffic.expected.expected_tables import KEYS, expected, is_final
-from traffic.flight_source import Arrival, Departure, Observation, records
-from traffic.table_diff import compare
+from twofold.infra.errors import BadArgument, SchemaMismatch
+from twofold.infra.settings import ROOT
+from twofold.traffic.expected.expected_tables import KEYS, expected, is_final
+from twofold.traffic.flight_source import Arrival, Departure, Observation, records
+from twofold.traffic.table_diff import compare
 
 JANUARY = (date(2013, 1, 1), date(2013, 2, 1))
 
@@ -132,8 +132,8 @@ def test_the_truth_shares_nothing_with_traffic_but_what_happened_in_a_shop() -> 
     }
     ours = {line for line in imported if re.match(r"from (traffic|tables|streaming|batch)", line)}
     assert ours == {
-        "from traffic.expected import expected_flights, expected_shop",
-        "from traffic import shop_database, shop_source",
+        "from twofold.traffic.expected import expected_flights, expected_shop",
+        "from twofold.traffic import shop_database, shop_source",
     }
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.errors import BadArgument
-from tables.declare import registry
-from tables.declare.topic import Topic
-from traffic import producer
-from traffic.fault_injection import CORRUPTIONS, TRUE, FaultInjection, Message, encode
-from traffic.flight_source import Departure, Observation, Record, records
-from traffic.shop_source import SavedSearch
+from twofold.infra.errors import BadArgument
+from twofold.tables.declare import registry
+from twofold.tables.declare.topic import Topic
+from twofold.traffic import producer
+from twofold.traffic.fault_injection import CORRUPTIONS, TRUE, FaultInjection, Message, encode
+from twofold.traffic.flight_source import Departure, Observation, Record, records
+from twofold.traffic.shop_source import SavedSearch
 
 JANUARY_2 = (date(2013, 1, 2), date(2013, 1, 3))
 
@@ -184,8 +184,8 @@ def test_garbage_has_the_fault_that_its_kind_promises(
 
 @pytest.mark.parametrize(("domain", "start"), [("flights", date(2013, 1, 1)), ("shop", date(2026, 3, 2))])
 def test_the_platform_takes_every_true_record_and_no_garbage(domain: str, start: date) -> None:
-    from tables.declare.sources.webhook_topic import webhook_topics
-    from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
+    from twofold.tables.declare.sources.webhook_topic import webhook_topics
+    from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 
     elsewhere = {topic.full_name for topic in webhook_topics(registry.load())}
     declared = {

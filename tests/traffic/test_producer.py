@@ -15,21 +15,21 @@ from typing import Any
 
 import pytest
 
-from infra.errors import BadArgument, BrokerUnreachable
-from infra.kafka.topic_admin import offsets
-from infra.keys.ciphertext import is_sealed
-from infra.keys.key_store import KeyStore, make_keys
-from infra.keys.reader import Reader
-from infra.process import supervisor
-from infra.settings import Settings
-from tables import personal
-from tables.declare import registry
-from tables.declare.personal import with_sealed_columns
-from tables.declare.topic import Topic
-from traffic import producer
-from traffic.ack_journal import read
-from traffic.fault_injection import FaultInjection
-from traffic.flight_source import EARLIEST_BEFORE_MIDNIGHT, ZONE
+from twofold.infra.errors import BadArgument, BrokerUnreachable
+from twofold.infra.kafka.topic_admin import offsets
+from twofold.infra.keys.ciphertext import is_sealed
+from twofold.infra.keys.key_store import KeyStore, make_keys
+from twofold.infra.keys.reader import Reader
+from twofold.infra.process import supervisor
+from twofold.infra.settings import Settings
+from twofold import personal
+from twofold.tables.declare import registry
+from twofold.tables.declare.personal import with_sealed_columns
+from twofold.tables.declare.topic import Topic
+from twofold.traffic import producer
+from twofold.traffic.ack_journal import read
+from twofold.traffic.fault_injection import FaultInjection
+from twofold.traffic.flight_source import EARLIEST_BEFORE_MIDNIGHT, ZONE
 
 DAY: dict[str, Any] = {"domain": "flights", "start": date(2013, 1, 15), "end": date(2013, 1, 16)}
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from infra.chosen_domains import choose_domains
-from infra.errors import BadSetting, ProcessFailed
-from infra.kafka import topic_admin
-from infra.process import supervisor
-from infra.settings import Settings
-from infra.webhooks.webhook_secrets import add_missing
-from intake import receiver
-from tables.declare.registry import running
-from tables.refresh.events.topic_specs import specs
+from twofold.infra.chosen_domains import choose_domains
+from twofold.infra.errors import BadSetting, ProcessFailed
+from twofold.infra.kafka import topic_admin
+from twofold.infra.process import supervisor
+from twofold.infra.settings import Settings
+from twofold.infra.webhooks.webhook_secrets import add_missing
+from twofold.intake import receiver
+from twofold.tables.declare.registry import running
+from twofold.tables.refresh.events.topic_specs import specs
 from tests.infra.conftest import free_port
-from traffic import refund_sender
+from twofold.traffic import refund_sender
 
 DAY = date(2026, 3, 2)
 

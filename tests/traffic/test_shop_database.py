@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from infra.errors import BadArgument
-from infra.settings import Settings
-from traffic.shop_database import COLUMNS, Change, connected, transactions
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import Settings
+from twofold.traffic.shop_database import COLUMNS, Change, connected, transactions
 
 MONDAY, TUESDAY, WEDNESDAY = date(2026, 3, 2), date(2026, 3, 3), date(2026, 3, 4)
 

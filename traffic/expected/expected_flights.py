@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.errors import MissingTool
+from twofold.infra.errors import MissingTool
 
 if TYPE_CHECKING:
     import duckdb

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from infra.archive.format.record_parser import NOT_APPENDED
-from infra.archive.format.segment import Segment
-from infra.errors import CorruptSegment
+from twofold.infra.archive.format.record_parser import NOT_APPENDED
+from twofold.infra.archive.format.segment import Segment
+from twofold.infra.errors import CorruptSegment
 
 Headers = npt.NDArray[np.void]
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infra.archive.format import record_parser
-from infra.compiled import Bytes
-from infra.kafka.record_columns import HEADERS, SCHEMA, schema
+from twofold.infra.archive.format import record_parser
+from twofold.infra.compiled import Bytes
+from twofold.infra.kafka.record_columns import HEADERS, SCHEMA, schema
 
 MAX_ROWS = 1 << 16  # of one Arrow batch
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from infra.archive.format.segment import Segment
-from infra.errors import TwofoldError
+from twofold.infra.archive.format.segment import Segment
+from twofold.infra.errors import TwofoldError
 
 TOPIC = "__remote_log_metadata"
 State = Literal["copy_started", "copied", "delete_started", "deleted"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from infra.archive.format.segment import Segment
-from infra.archive.format.storage_layout import LAYOUTS, Kind
-from infra.errors import ArchiveUnreachable
+from twofold.infra.archive.format.segment import Segment
+from twofold.infra.archive.format.storage_layout import LAYOUTS, Kind
+from twofold.infra.errors import ArchiveUnreachable
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from infra.encodings.avro.avro_resolution import Step
-from infra.encodings.avro.avro_schema import BOUNDS, Node
-from infra.encodings.column_builder import ColumnBuilder, Numbers
-from infra.encodings.column_types import FieldType
+from twofold.infra.encodings.avro.avro_resolution import Step
+from twofold.infra.encodings.avro.avro_schema import BOUNDS, Node
+from twofold.infra.encodings.column_builder import ColumnBuilder, Numbers
+from twofold.infra.encodings.column_types import FieldType
 
 _WHOLE = {"int": (1, -(2**31), 2**31 - 1), "long": (1, -(2**63), 2**63 - 1)}
 _PYTHON_TYPES = {

@@ -15,16 +15,16 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from infra.encodings.avro.avro_columns import AvroColumns, exact_decimal
-from infra.encodings.avro.avro_faults import require_sound
-from infra.encodings.avro.avro_resolution import Step, resolved
-from infra.encodings.avro.avro_schema import BOUNDS, AvroSchema, Node, parse_avro, unnamed_fields
-from infra.encodings.column_types import FieldType
-from infra.encodings.record_format import Misfit
-from infra.encodings.schema_files import Schema
-from infra.encodings.schema_framing import Framed
-from infra.encodings.schema_parser import SchemaParser
-from infra.instants import EPOCH
+from twofold.infra.encodings.avro.avro_columns import AvroColumns, exact_decimal
+from twofold.infra.encodings.avro.avro_faults import require_sound
+from twofold.infra.encodings.avro.avro_resolution import Step, resolved
+from twofold.infra.encodings.avro.avro_schema import BOUNDS, AvroSchema, Node, parse_avro, unnamed_fields
+from twofold.infra.encodings.column_types import FieldType
+from twofold.infra.encodings.record_format import Misfit
+from twofold.infra.encodings.schema_files import Schema
+from twofold.infra.encodings.schema_framing import Framed
+from twofold.infra.encodings.schema_parser import SchemaParser
+from twofold.infra.instants import EPOCH
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
 

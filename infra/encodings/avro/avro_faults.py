@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import struct
 
-from infra.encodings.avro.avro_schema import BOUNDS, Node
-from infra.encodings.record_format import Misfit
+from twofold.infra.encodings.avro.avro_schema import BOUNDS, Node
+from twofold.infra.encodings.record_format import Misfit
 
 
 def require_sound(root: Node, data: bytes, start: int) -> None:

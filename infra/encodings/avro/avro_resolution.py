@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infra.encodings.avro.avro_schema import Node, parse_avro
-from infra.encodings.record_format import BadSchema
-from infra.encodings.schema_files import Schema
+from twofold.infra.encodings.avro.avro_schema import Node, parse_avro
+from twofold.infra.encodings.record_format import BadSchema
+from twofold.infra.encodings.schema_files import Schema
 
 _PROMOTED = {
     ("int", "long"),

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from infra.encodings.column_types import FieldType
-from infra.encodings.record_format import BadSchema
-from infra.encodings.schema_files import Schema
-from infra.errors import BadDeclaration
-from infra.instants import FIRST_US, LAST_US
+from twofold.infra.encodings.column_types import FieldType
+from twofold.infra.encodings.record_format import BadSchema
+from twofold.infra.encodings.schema_files import Schema
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.instants import FIRST_US, LAST_US
 
 # Logical types are hidden from fastavro under this prefix: it would round decimals, and make objects of instants.
 _HIDDEN = "exact-"

@@ -11,14 +11,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from infra.encodings.column_types import FieldType
-from infra.encodings.json.json_fields import Convert, repeated_key, rest, struct_conversion, struct_type, unknown_fields
-from infra.encodings.json.object_columns import object_columns
-from infra.encodings.parsed_records import Parsed, sized, without_gc
-from infra.encodings.record_format import RecordFormat
+from twofold.infra.encodings.column_types import FieldType
+from twofold.infra.encodings.json.json_fields import Convert, repeated_key, rest, struct_conversion, struct_type, unknown_fields
+from twofold.infra.encodings.json.object_columns import object_columns
+from twofold.infra.encodings.parsed_records import Parsed, sized, without_gc
+from twofold.infra.encodings.record_format import RecordFormat
 
 if TYPE_CHECKING:
-    from infra.compiled import Bytes, Numbers
+    from twofold.infra.compiled import Bytes, Numbers
 
 _FAULTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
 """The errors of parsing for a record that does not fit."""
@@ -82,7 +82,7 @@ class JsonParser:
         quotation mark or colon make a row a suspect; every such key is found by these. One pass over the bytes of the
         whole batch suffices, since nearly all rows are plain.
         """
-        from infra.encodings.json.json_names import count_names
+        from twofold.infra.encodings.json.json_names import count_names
 
         names, odd_names = count_names(*_bytes_of(values))
         if self._is_flat:

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from infra.encodings.column_types import FieldType
-from infra.encodings.record_format import Misfit
+from twofold.infra.encodings.column_types import FieldType
+from twofold.infra.encodings.record_format import Misfit
 
 Convert = Callable[[Any], Any]
 MOST_DEPTH = 500

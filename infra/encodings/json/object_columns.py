@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from infra.encodings.column_types import FieldType
+from twofold.infra.encodings.column_types import FieldType
 
 
 def object_columns(objects: Sequence[Any], fields: Sequence[tuple[str, FieldType]]) -> dict[str, pa.Array]:

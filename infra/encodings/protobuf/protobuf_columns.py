@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from infra.encodings.column_builder import ColumnBuilder, Numbers
-from infra.encodings.column_types import FieldType
-from infra.encodings.protobuf.protobuf_schema import DOUBLE, ENUM, FLOAT, TIMESTAMP, Message, is_map, is_wrapper
-from infra.instants import FIRST_US, LAST_US
+from twofold.infra.encodings.column_builder import ColumnBuilder, Numbers
+from twofold.infra.encodings.column_types import FieldType
+from twofold.infra.encodings.protobuf.protobuf_schema import DOUBLE, ENUM, FLOAT, TIMESTAMP, Message, is_map, is_wrapper
+from twofold.infra.instants import FIRST_US, LAST_US
 
 _NANOS = 1_000_000_000
 

@@ -14,14 +14,14 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from infra.encodings.column_types import FieldType
-from infra.encodings.protobuf.protobuf_columns import ProtobufColumns
-from infra.encodings.protobuf.protobuf_faults import require_sound
-from infra.encodings.protobuf.protobuf_schema import Message, checks_text, differences, is_map, message_of
-from infra.encodings.record_format import BadSchema, Misfit
-from infra.encodings.schema_files import Schema
-from infra.encodings.schema_framing import Framed
-from infra.encodings.schema_parser import SchemaParser
+from twofold.infra.encodings.column_types import FieldType
+from twofold.infra.encodings.protobuf.protobuf_columns import ProtobufColumns
+from twofold.infra.encodings.protobuf.protobuf_faults import require_sound
+from twofold.infra.encodings.protobuf.protobuf_schema import Message, checks_text, differences, is_map, message_of
+from twofold.infra.encodings.record_format import BadSchema, Misfit
+from twofold.infra.encodings.schema_files import Schema
+from twofold.infra.encodings.schema_framing import Framed
+from twofold.infra.encodings.schema_parser import SchemaParser
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 import struct
 from typing import Any
 
-from infra.encodings.protobuf.protobuf_schema import (
+from twofold.infra.encodings.protobuf.protobuf_schema import (
     BYTES,
     DOUBLE,
     ENUM,
@@ -19,7 +19,7 @@ from infra.encodings.protobuf.protobuf_schema import (
     STRING,
     Message,
 )
-from infra.encodings.record_format import Misfit
+from twofold.infra.encodings.record_format import Misfit
 
 VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
 _WIRE = {

@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from infra.encodings.column_types import FieldType
-from infra.encodings.record_format import BadSchema
-from infra.encodings.schema_files import Schema
-from infra.errors import BadDeclaration
+from twofold.infra.encodings.column_types import FieldType
+from twofold.infra.encodings.record_format import BadSchema
+from twofold.infra.encodings.schema_files import Schema
+from twofold.infra.errors import BadDeclaration
 
 Message = Any
 """A descriptor of google.protobuf: of a message, whose fields have descriptors too."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from infra.sql.impure_functions import find_impure, is_impure
-from tables.algebra.reading.function_plan import plan_of
+from twofold.infra.sql.impure_functions import find_impure, is_impure
+from twofold.tables.algebra.reading.function_plan import plan_of
 
 
 @lru_cache

@@ -8,13 +8,13 @@ from functools import partial, partialmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from infra.sql.names import SPARK
-from tables.algebra.expression_sql import PLAIN_TYPES
-from tables.algebra.plan_mistakes import ELSEWHERE, PIVOT
-from tables.algebra.reading.function_plan import plan_of
-from tables.algebra.reading.known_schema import schema_of
-from tables.algebra.reading.pivots import pivot, unpivot
-from tables.algebra.reading.plan_builder import (
+from twofold.infra.sql.names import SPARK
+from twofold.tables.algebra.expression_sql import PLAIN_TYPES
+from twofold.tables.algebra.plan_mistakes import ELSEWHERE, PIVOT
+from twofold.tables.algebra.reading.function_plan import plan_of
+from twofold.tables.algebra.reading.known_schema import schema_of
+from twofold.tables.algebra.reading.pivots import pivot, unpivot
+from twofold.tables.algebra.reading.plan_builder import (
     NotUnderstood,
     PlanBuilder,
     cube_sets,
@@ -26,8 +26,8 @@ from tables.algebra.reading.plan_builder import (
     window_name,
     windowed,
 )
-from tables.algebra.reading.unread_parts import open_parts
-from tables.algebra.relations import (
+from twofold.tables.algebra.reading.unread_parts import open_parts
+from twofold.tables.algebra.relations import (
     Aggregate,
     Call,
     Expr,
@@ -42,7 +42,7 @@ from tables.algebra.relations import (
 )
 
 if TYPE_CHECKING:
-    from tables.algebra.reading.sql_plan import SqlReader
+    from twofold.tables.algebra.reading.sql_plan import SqlReader
 
 
 def read_function(
@@ -256,7 +256,7 @@ class _Reader:
 
     def _text(self, views: Mapping[str, Any] = MappingProxyType({})) -> SqlReader:
         """Returns a reader of SQL text that may name the columns before it."""
-        from tables.algebra.reading.sql_plan import SqlReader
+        from twofold.tables.algebra.reading.sql_plan import SqlReader
 
         made = {name: partial(self.relation, view) for name, view in views.items()}
         return SqlReader(self._build, made, aliases=self._aliases)

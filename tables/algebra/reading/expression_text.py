@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tables.algebra.dependencies import unmentioned
-from tables.algebra.expression_sql import ROW, column_of, sql_of
-from tables.algebra.reading.plan_builder import NotUnderstood, PlanBuilder
-from tables.algebra.relations import Expr
+from twofold.tables.algebra.dependencies import unmentioned
+from twofold.tables.algebra.expression_sql import ROW, column_of, sql_of
+from twofold.tables.algebra.reading.plan_builder import NotUnderstood, PlanBuilder
+from twofold.tables.algebra.relations import Expr
 
 
 @lru_cache(1_000)
@@ -19,7 +19,7 @@ def value_of(written: str) -> Expr:
     """
     if written.isidentifier():
         return column_of(written)
-    from tables.algebra.reading.sql_plan import SqlReader  # with sqlglot
+    from twofold.tables.algebra.reading.sql_plan import SqlReader  # with sqlglot
 
     builder = PlanBuilder({ROW: None})
     return unmentioned(SqlReader(builder, {}).value(written, [builder.source(ROW)], builder.node()))

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from infra.errors import BadDeclaration
-from infra.spark.lazy_frames import AsksForRows, method_called
-from tables.algebra.plan_mistakes import ASKS_FOR_ROWS
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.spark.lazy_frames import AsksForRows, method_called
+from twofold.tables.algebra.plan_mistakes import ASKS_FOR_ROWS
 
 _analysing: ContextVar[bool] = ContextVar("analysing", default=False)
 _patching = threading.Lock()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from tables.algebra.relations import Relation
-from tables.algebra.value_kinds import kind_of
+from twofold.tables.algebra.relations import Relation
+from twofold.tables.algebra.value_kinds import kind_of
 
 
 def schema_of(rows: Relation) -> Any:

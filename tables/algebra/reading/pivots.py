@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tables.algebra.reading.plan_builder import NotUnderstood, PlanBuilder
-from tables.algebra.relations import Expr, Generated, Literal, Named, Opaque, Relation
+from twofold.tables.algebra.reading.plan_builder import NotUnderstood, PlanBuilder
+from twofold.tables.algebra.relations import Expr, Generated, Literal, Named, Opaque, Relation
 
 
 def pivot(

@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from infra.sql.impure_functions import IMPURE
-from infra.sql.names import SPARK
-from tables.algebra.dependencies import equal_values
-from tables.algebra.keys import lifted, operands
-from tables.algebra.plan_mistakes import ELSEWHERE
-from tables.algebra.refusal import PlanMistake
-from tables.algebra.relations import (
+from twofold.infra.sql.impure_functions import IMPURE
+from twofold.infra.sql.names import SPARK
+from twofold.tables.algebra.dependencies import equal_values
+from twofold.tables.algebra.keys import lifted, operands
+from twofold.tables.algebra.plan_mistakes import ELSEWHERE
+from twofold.tables.algebra.refusal import PlanMistake
+from twofold.tables.algebra.relations import (
     Aggregate,
     Call,
     Column,
@@ -42,8 +42,8 @@ from tables.algebra.relations import (
     mapped,
     parts,
 )
-from tables.algebra.spark_functions import AGGREGATES, GENERATORS, ROW, TIME_WINDOWS, WINDOW
-from tables.algebra.value_kinds import common_kind
+from twofold.tables.algebra.spark_functions import AGGREGATES, GENERATORS, ROW, TIME_WINDOWS, WINDOW
+from twofold.tables.algebra.value_kinds import common_kind
 
 
 class NotUnderstood(Exception):

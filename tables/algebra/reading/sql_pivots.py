@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from tables.algebra.reading.pivots import pivot, unpivot
-from tables.algebra.reading.plan_builder import NotUnderstood, PlanBuilder
-from tables.algebra.reading.sql_syntax import require_read
-from tables.algebra.relations import Expr, Named, Relation
+from twofold.tables.algebra.reading.pivots import pivot, unpivot
+from twofold.tables.algebra.reading.plan_builder import NotUnderstood, PlanBuilder
+from twofold.tables.algebra.reading.sql_syntax import require_read
+from twofold.tables.algebra.relations import Expr, Named, Relation
 
 ReadValue = Callable[[exp.Expr, Sequence[Relation], int], Expr]
 

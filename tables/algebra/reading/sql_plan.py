@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from infra.sql.impure_functions import BARE
-from tables.algebra.plan_mistakes import ELSEWHERE
-from tables.algebra.reading.plan_builder import (
+from twofold.infra.sql.impure_functions import BARE
+from twofold.tables.algebra.plan_mistakes import ELSEWHERE
+from twofold.tables.algebra.reading.plan_builder import (
     NotUnderstood,
     PlanBuilder,
     extracted,
@@ -20,8 +20,8 @@ from tables.algebra.reading.plan_builder import (
     window_name,
     windowed,
 )
-from tables.algebra.reading.sql_pivots import pivoted
-from tables.algebra.reading.sql_syntax import (
+from twofold.tables.algebra.reading.sql_pivots import pivoted
+from twofold.tables.algebra.reading.sql_syntax import (
     JOINS,
     OPERATORS,
     TRIMS,
@@ -30,7 +30,7 @@ from tables.algebra.reading.sql_syntax import (
     parsed,
     require_read,
 )
-from tables.algebra.relations import (
+from twofold.tables.algebra.relations import (
     Aggregate,
     Call,
     Column,
@@ -47,7 +47,7 @@ from tables.algebra.relations import (
     parts,
     relations,
 )
-from tables.algebra.spark_functions import TIME_WINDOWS
+from twofold.tables.algebra.spark_functions import TIME_WINDOWS
 
 View = Callable[[], Relation]
 

@@ -10,9 +10,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
-from tables.algebra.expression_sql import OF_UNITS
-from tables.algebra.reading.plan_builder import NotUnderstood, cube_sets, rollup_sets
-from tables.algebra.relations import Aggregate, Generated, Named, Rest, Windowed, parts
+from twofold.tables.algebra.expression_sql import OF_UNITS
+from twofold.tables.algebra.reading.plan_builder import NotUnderstood, cube_sets, rollup_sets
+from twofold.tables.algebra.relations import Aggregate, Generated, Named, Rest, Windowed, parts
 
 _WITH_SYNTAX = frozenset({"CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "OVERLAY", "SUBSTRING"})
 """Functions whose arguments are not separated by commas alone."""

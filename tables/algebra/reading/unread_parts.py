@@ -10,8 +10,8 @@ from sqlglot import TokenType
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
-from tables.algebra.reading.called_functions import messages
-from tables.algebra.spark_functions import INEXACT, NEED_ORDER, ORDERED
+from twofold.tables.algebra.reading.called_functions import messages
+from twofold.tables.algebra.spark_functions import INEXACT, NEED_ORDER, ORDERED
 
 OPEN = {*ORDERED, *NEED_ORDER, *INEXACT}
 """Functions whose result is not known unless all of their query is."""

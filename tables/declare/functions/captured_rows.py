@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tables.declare.metadata_columns import LOG_OFFSET, TOMBSTONE
+from twofold.tables.declare.metadata_columns import LOG_OFFSET, TOMBSTONE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadDeclaration
-from tables.algebra.reading.function_plan import is_analysed
-from tables.algebra.spark_functions import MATCHES
+from twofold.infra.errors import BadDeclaration
+from twofold.tables.algebra.reading.function_plan import is_analysed
+from twofold.tables.algebra.spark_functions import MATCHES
 
 if TYPE_CHECKING:
     import pyarrow as pa

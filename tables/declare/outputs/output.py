@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from infra.errors import BadDeclaration, nearest
-from quality.rules import RECORD_RULES, Rule
+from twofold.infra.errors import BadDeclaration, nearest
+from twofold.quality.rules import RECORD_RULES, Rule
 
 
 @dataclass(frozen=True, kw_only=True)

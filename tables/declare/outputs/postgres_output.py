@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from quality.rules import Rule
-from tables.declare.outputs.output import Output
+from twofold.quality.rules import Rule
+from twofold.tables.declare.outputs.output import Output
 
 _LONGEST = 63  # bytes of a name; PostgreSQL cuts longer ones off
 _TAKEN = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", "_key"})

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from infra.errors import BadArgument
-from infra.text.analyzer import require_language
-from quality.rules import Rule
-from tables.declare.outputs.output import Output, is_list
+from twofold.infra.errors import BadArgument
+from twofold.infra.text.analyzer import require_language
+from twofold.quality.rules import Rule
+from twofold.tables.declare.outputs.output import Output, is_list
 
 
 @dataclass(frozen=True, kw_only=True)

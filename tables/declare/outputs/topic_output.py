@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from quality.rules import Rule
-from tables.declare.outputs.output import Output
+from twofold.quality.rules import Rule
+from twofold.tables.declare.outputs.output import Output
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tables.algebra.refusal import Refusal, Subject
+from twofold.tables.algebra.refusal import Refusal, Subject
 
 KEY_OF_ONE_ROW = (
     "primary_key=[...], the columns that identify a row. A table of one row has a constant one: "

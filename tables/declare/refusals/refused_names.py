@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from infra.errors import nearest
-from tables.algebra.refusal import Refusal, Subject
+from twofold.infra.errors import nearest
+from twofold.tables.algebra.refusal import Refusal, Subject
 
 NOT_RETURNED = Refusal(
     name="column-that-is-not-returned",
@@ -54,5 +54,5 @@ HEAVY_IMPORT = Refusal(
     subject=Subject.NAMES,
     shape="line {line} imports {module} when the file is loaded",
     why="declarations are loaded often and fast",
-    instead="`from tables import DataFrame, F, Window` costs nothing; import other names inside the function.",
+    instead="`from twofold import DataFrame, F, Window` costs nothing; import other names inside the function.",
 )

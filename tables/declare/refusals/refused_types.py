@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tables.algebra.refusal import Refusal, Subject
+from twofold.tables.algebra.refusal import Refusal, Subject
 
 UNSTORED = Refusal(
     name="type-that-delta-has-not",

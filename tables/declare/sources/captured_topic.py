@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from infra.capture.captured_table import Capture
-from infra.encodings.column_types import parse_type
-from infra.errors import BadDeclaration
-from tables.declare.personal import Computed, personal_columns
-from tables.declare.record_fields import header, key
-from tables.declare.topic import Topic
+from twofold.infra.capture.captured_table import Capture
+from twofold.infra.encodings.column_types import parse_type
+from twofold.infra.errors import BadDeclaration
+from twofold.tables.declare.personal import Computed, personal_columns
+from twofold.tables.declare.record_fields import header, key
+from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
-    from quality.rules import Rule
-    from tables.declare.registry import Registry
+    from twofold.quality.rules import Rule
+    from twofold.tables.declare.registry import Registry
 
 ADDED = {
     "cdc_op": "string",

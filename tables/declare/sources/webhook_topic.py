@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from infra.errors import BadDeclaration
-from infra.webhooks.delivery_headers import EVENT_TYPE, ID, MOST_BYTES, RECEIVED_AT, TYPE, WEBHOOK_ID
-from infra.webhooks.signatures import Scheme
-from tables.declare.personal import Personal
-from tables.declare.record_fields import header
-from tables.declare.topic import Topic
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.webhooks.delivery_headers import EVENT_TYPE, ID, MOST_BYTES, RECEIVED_AT, TYPE, WEBHOOK_ID
+from twofold.infra.webhooks.signatures import Scheme
+from twofold.tables.declare.personal import Personal
+from twofold.tables.declare.record_fields import header
+from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
-    from quality.rules import Rule
-    from tables.declare.registry import Registry
+    from twofold.quality.rules import Rule
+    from twofold.tables.declare.registry import Registry
 
-_DATED_BY_RECEIVER = "infra.webhooks.delivery_parser:DeliveryParser"
+_DATED_BY_RECEIVER = "twofold.infra.webhooks.delivery_parser:DeliveryParser"
 
 
 @dataclass(frozen=True, kw_only=True)

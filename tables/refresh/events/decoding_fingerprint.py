@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from tables.declare.code_fingerprint import digest, parameters, read_code
-from tables.declare.encodings import find_encoding
-from tables.declare.parameter_checks import BOUND
-from tables.declare.topic import Topic
+from twofold.tables.declare.code_fingerprint import digest, parameters, read_code
+from twofold.tables.declare.encodings import find_encoding
+from twofold.tables.declare.parameter_checks import BOUND
+from twofold.tables.declare.topic import Topic
 
 _SAID_BEFORE = {
     # For no record at all, which raised.
@@ -30,7 +30,7 @@ def decoding(topic: Topic) -> str:
 @functools.cache
 def _decoder(encoding: str) -> tuple[str, ...]:
     # with pyarrow, which a plan, that asks for tables only, does without
-    from tables.refresh.events.record_decoder import Decoder
+    from twofold.tables.refresh.events.record_decoder import Decoder
 
     lines = (*read_code(Decoder).complete_lines, *read_code(find_encoding(encoding).parser_class).complete_lines)
     return tuple(functools.reduce(lambda line, said: line.replace(*said), _SAID_BEFORE.items(), line) for line in lines)

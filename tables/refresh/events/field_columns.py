@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.encodings.column_types import FieldType
-from infra.kafka.record_columns import HEADERS
-from tables.declare.record_fields import Field
-from tables.declare.topic import Topic
+from twofold.infra.encodings.column_types import FieldType
+from twofold.infra.kafka.record_columns import HEADERS
+from twofold.tables.declare.record_fields import Field
+from twofold.tables.declare.topic import Topic
 
 
 def field_columns(topic: Topic, parsed: Mapping[str, pa.Array], source: pa.Table) -> dict[str, pa.Array]:

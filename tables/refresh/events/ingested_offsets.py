@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from infra.delta.lake import QUARANTINE, Lake
-from infra.duckdb_session import query
-from infra.instants import epoch_ms
-from infra.offset_ranges import Range, Ranges
-from infra.sql.names import DUCKDB
-from tables.declare.metadata_columns import OFFSET, PARTITION, REPLAYED
-from tables.declare.topic import Topic
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.duckdb_session import query
+from twofold.infra.instants import epoch_ms
+from twofold.infra.offset_ranges import Range, Ranges
+from twofold.infra.sql.names import DUCKDB
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION, REPLAYED
+from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

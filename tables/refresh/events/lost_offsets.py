@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.delta.compaction import compact_without_history
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.errors import BadArgument
-from infra.offset_ranges import Range, Ranges, batches_of_size, spans, subtract, without
-from tables.refresh.events import transaction_offsets
-from tables.refresh.events.record_decoder import TIMESTAMP
+from twofold.infra.delta.compaction import compact_without_history
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument
+from twofold.infra.offset_ranges import Range, Ranges, batches_of_size, spans, subtract, without
+from twofold.tables.refresh.events import transaction_offsets
+from twofold.tables.refresh.events.record_decoder import TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

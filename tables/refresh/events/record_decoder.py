@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.capture.captured_table import MARK, OPERATION
-from infra.encodings.parsed_records import Parsed, Parser, with_tombstones
-from infra.instants import FIRST_US, LAST_US
-from infra.kafka.record_columns import HEADERS, HEADERS_TYPE, schema
-from quality.record_checks import broken
-from tables.declare.encodings import find_encoding
-from tables.declare.metadata_columns import (
+from twofold.infra.capture.captured_table import MARK, OPERATION
+from twofold.infra.encodings.parsed_records import Parsed, Parser, with_tombstones
+from twofold.infra.instants import FIRST_US, LAST_US
+from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE, schema
+from twofold.quality.record_checks import broken
+from twofold.tables.declare.encodings import find_encoding
+from twofold.tables.declare.metadata_columns import (
     APPENDED_AT,
     LATE_BY_MS,
     LOG_OFFSET,
@@ -28,9 +28,9 @@ from tables.declare.metadata_columns import (
     REST,
     TOMBSTONE,
 )
-from tables.declare.record_fields import Field
-from tables.declare.topic import DeviceClock, Topic
-from tables.refresh.events.field_columns import field_columns, undecodable
+from twofold.tables.declare.record_fields import Field
+from twofold.tables.declare.topic import DeviceClock, Topic
+from twofold.tables.refresh.events.field_columns import field_columns, undecodable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

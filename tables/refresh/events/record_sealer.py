@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from infra.capture.captured_table import MARK_PREFIX, UNCHANGED
-from infra.capture.debezium_decoder import placeholder_finder
-from infra.encodings.column_types import FieldType
-from infra.encodings.json.json_fields import is_deep, repeated_key
-from infra.errors import TwofoldError
-from infra.keys.ciphertext import RECORD, Key, is_sealed, seal
-from infra.keys.key_store import KeyStore, Person
-from infra.rows.rows import are_here
-from tables.declare.personal import Owner, Token, computed_columns, owners_of, path_of, personal_columns
-from tables.declare.topic import Topic
+from twofold.infra.capture.captured_table import MARK_PREFIX, UNCHANGED
+from twofold.infra.capture.debezium_decoder import placeholder_finder
+from twofold.infra.encodings.column_types import FieldType
+from twofold.infra.encodings.json.json_fields import is_deep, repeated_key
+from twofold.infra.errors import TwofoldError
+from twofold.infra.keys.ciphertext import RECORD, Key, is_sealed, seal
+from twofold.infra.keys.key_store import KeyStore, Person
+from twofold.infra.rows.rows import are_here
+from twofold.tables.declare.personal import Owner, Token, computed_columns, owners_of, path_of, personal_columns
+from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
-    from infra.rows.rows import Rows
-    from infra.settings import Settings
+    from twofold.infra.rows.rows import Rows
+    from twofold.infra.settings import Settings
 
 TOKEN = "_token"
 """The kind of the keys of tokens, one a domain, which do not end."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 
-from infra.delta.lake import Lake
-from infra.errors import BadDeclaration, BadSetting
-from infra.kafka.topic_admin import offsets
-from infra.keys.key_store import SETTING, KeyStore, make_keys
-from infra.settings import Settings
-from tables.declare.personal import computed_columns, path_of, personal_columns
-from tables.declare.topic import Topic
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadDeclaration, BadSetting
+from twofold.infra.kafka.topic_admin import offsets
+from twofold.infra.keys.key_store import SETTING, KeyStore, make_keys
+from twofold.infra.settings import Settings
+from twofold.tables.declare.personal import computed_columns, path_of, personal_columns
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 
 
 def end_due_keys(settings: Settings) -> bool:

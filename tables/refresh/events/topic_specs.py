@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from infra.capture.captured_table import INTAKE
-from infra.kafka.topic_admin import TopicSpec
-from tables.declare.registry import Registry
-from tables.declare.sources.captured_topic import is_relayed, largest_captured
-from tables.declare.sources.webhook_topic import WebhookTopic
-from tables.declare.topic import Topic
+from twofold.infra.capture.captured_table import INTAKE
+from twofold.infra.kafka.topic_admin import TopicSpec
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.sources.captured_topic import is_relayed, largest_captured
+from twofold.tables.declare.sources.webhook_topic import WebhookTopic
+from twofold.tables.declare.topic import Topic
 
 TOMBSTONES_MS = 180 * 24 * 3_600_000
 """How long the broker keeps a tombstone of a compacted topic, at least."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.delta.compaction import compact_without_history
-from infra.delta.datafusion_sql import select
-from infra.delta.delta_writer import Writer
-from infra.delta.lake import Lake
-from infra.offset_ranges import Range, Spans, joined, subtract
-from infra.sql.names import DATAFUSION
-from tables.refresh.events.record_decoder import TIMESTAMP
+from twofold.infra.delta.compaction import compact_without_history
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.offset_ranges import Range, Spans, joined, subtract
+from twofold.infra.sql.names import DATAFUSION
+from twofold.tables.refresh.events.record_decoder import TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

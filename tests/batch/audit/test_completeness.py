@@ -10,21 +10,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from batch.audit.completeness import Coverage, certify, coverage, missing
-from batch.ledgers.reconcile_position import ReconcilePosition
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import RunResult
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import QUARANTINE, Lake
-from infra.instants import EPOCH
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.refresh.events import lost_offsets, transaction_offsets
-from tables.refresh.events.ingested_offsets import IngestedOffsets
-from tables.refresh.events.lost_offsets import Gap
-from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
-from tables.refresh.scope import Scope
+from twofold.batch.audit.completeness import Coverage, certify, coverage, missing
+from twofold.batch.ledgers.reconcile_position import ReconcilePosition
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.instants import EPOCH
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.events import lost_offsets, transaction_offsets
+from twofold.tables.refresh.events.ingested_offsets import IngestedOffsets
+from twofold.tables.refresh.events.lost_offsets import Gap
+from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
+from twofold.tables.refresh.scope import Scope
 from tests.tables.declared import a_table, a_topic, bound_as
 
 TOPIC = a_topic()

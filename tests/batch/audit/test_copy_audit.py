@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from batch.audit.copy_audit import AuditedCopy, audit_copies
-from batch.audit.hash_buckets import Turn
-from batch.audit.table_audit import AuditReport
-from infra.delta.lake import Lake
-from infra.errors import UnexplainedDifference
-from outputs.targets.open_target import open_target
-from tables import to_webhook
+from twofold.batch.audit.copy_audit import AuditedCopy, audit_copies
+from twofold.batch.audit.hash_buckets import Turn
+from twofold.batch.audit.table_audit import AuditReport
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import UnexplainedDifference
+from twofold.outputs.targets.open_target import open_target
+from twofold import to_webhook
 from tests.infra.conftest import free_port
 from tests.outputs.followed_table import FollowedTable, hour
 from tests.support.postgres import Server

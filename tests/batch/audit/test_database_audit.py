@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from batch.audit import database_audit
-from batch.audit.database_audit import ComparedTable, compare_with_database
-from batch.audit.hash_buckets import Turn
-from infra.capture.captured_table import Capture
-from infra.delta.lake import Lake
-from infra.errors import CaptureFailed
-from infra.postgres.database_connection import connected, query
-from infra.settings import Settings
-from tables.declare.sources.captured_topic import changes_of
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import events_schema
+from twofold.batch.audit import database_audit
+from twofold.batch.audit.database_audit import ComparedTable, compare_with_database
+from twofold.batch.audit.hash_buckets import Turn
+from twofold.infra.capture.captured_table import Capture
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import CaptureFailed
+from twofold.infra.postgres.database_connection import connected, query
+from twofold.infra.settings import Settings
+from twofold.tables.declare.sources.captured_topic import changes_of
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import events_schema
 from tests.support.postgres import Server
 from tests.tables.declared import bound_as
 

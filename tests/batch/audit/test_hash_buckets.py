@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn, unfound
+from twofold.batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn, unfound
 from tests.tables.declared import a_table
 
 if TYPE_CHECKING:

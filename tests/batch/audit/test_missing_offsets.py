@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from batch.audit.missing_offsets import unread_tombstones
-from infra.delta.lake import Lake
-from tables.declare.record_fields import key
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import events_schema
+from twofold.batch.audit.missing_offsets import unread_tombstones
+from twofold.infra.delta.lake import Lake
+from twofold.tables.declare.record_fields import key
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import events_schema
 from tests.tables.declared import bound_as
 
 TOPIC = bound_as(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.audit.completeness import missing
-from batch.audit.database_audit import ComparedTable
-from batch.audit.hash_buckets import Turn
-from batch.audit.table_audit import (
+from twofold.batch.audit.completeness import missing
+from twofold.batch.audit.database_audit import ComparedTable
+from twofold.batch.audit.hash_buckets import Turn
+from twofold.batch.audit.table_audit import (
     AuditedTopic,
     AuditReport,
     audit_table,
@@ -22,14 +22,14 @@ from batch.audit.table_audit import (
     compare_databases,
     turn_of,
 )
-from batch.ledgers.audit_history import last_audits
-from batch.ledgers.run_result import Audited
-from infra.delta.lake import Lake
-from infra.errors import BadArgument, TwofoldError, UnexplainedDifference
-from infra.settings import Settings
-from tables.declare.metadata_columns import OFFSET
-from tables.refresh.events.record_decoder import events_schema
-from tables.refresh.open_platform import Platform
+from twofold.batch.ledgers.audit_history import last_audits
+from twofold.batch.ledgers.run_result import Audited
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument, TwofoldError, UnexplainedDifference
+from twofold.infra.settings import Settings
+from twofold.tables.declare.metadata_columns import OFFSET
+from twofold.tables.refresh.events.record_decoder import events_schema
+from twofold.tables.refresh.open_platform import Platform
 from tests.batch.audit.two_copies import TOPIC, TwoCopies, recorded
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.tables.declared import a_topic, edited
@@ -229,9 +229,9 @@ def test_a_comparison_with_the_database_is_recorded_with_its_share(
     topic = a_topic()
     lake.ensure(TOPIC, events_schema(topic), statistics=[])
     found = ComparedTable(table="public.readings", rows=7, missing=["1"], different=["2", "3"])
-    monkeypatch.setattr("batch.audit.table_audit.compare_with_database", lambda *_: found)
-    monkeypatch.setattr("batch.audit.table_audit.most_rows", lambda *_: most - 1)
-    monkeypatch.setattr("batch.audit.table_audit.captures", lambda _: [SimpleNamespace(topic=TOPIC, is_outbox=False)])
+    monkeypatch.setattr("twofold.batch.audit.table_audit.compare_with_database", lambda *_: found)
+    monkeypatch.setattr("twofold.batch.audit.table_audit.most_rows", lambda *_: most - 1)
+    monkeypatch.setattr("twofold.batch.audit.table_audit.captures", lambda _: [SimpleNamespace(topic=TOPIC, is_outbox=False)])
     platform: Any = SimpleNamespace(lake=lake, registry=SimpleNamespace(topics={TOPIC: topic}))
     [audited] = compare_databases(platform, [AuditedTopic(topic=TOPIC, partitions=[], waiting=None)], Turn(3, 20))
     assert audited.database == found
@@ -243,7 +243,7 @@ def test_what_transactions_fill_is_not_missing_and_what_the_log_has_is(
     seven_records: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copies = TwoCopies.of_world(seven_records.copied_to(settings), tmp_path / "archive", monkeypatch)
-    monkeypatch.setattr("infra.kafka.topic_admin.offsets", copies.offsets)
+    monkeypatch.setattr("twofold.infra.kafka.topic_admin.offsets", copies.offsets)
     world = copies.world
     assert topics_of(world)[0].faults == []
     world.lake.open(TOPIC).delete(f"{OFFSET} IN (1, 4, 5)")
@@ -254,7 +254,7 @@ def test_what_transactions_fill_is_not_missing_and_what_the_log_has_is(
     assert sum(p.in_transactions for p in topic.partitions) == 1
 
     # It is known from then on, also where the log is not asked.
-    monkeypatch.setattr("batch.audit.table_audit.explain_missing", lambda *_: False)
+    monkeypatch.setattr("twofold.batch.audit.table_audit.explain_missing", lambda *_: False)
     [topic] = topics_of(world)
     assert [(p.missing, p.in_transactions) for p in topic.partitions] == [(2, 1)]
     assert missing(world.lake, world.registry.topics[TOPIC]) == {0: [(1, 2), (4, 5)]}

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from batch.audit import topic_certificates
-from batch.audit.archive_vs_broker import LogCopies
-from batch.audit.mismatches import Mismatch, find_mismatches
-from batch.audit.topic_audit import TopicReport, check_certificate, compare_with_log
-from batch.audit.topic_certificates import read_certificate
-from batch.offset_selection import OffsetSelection
-from infra.errors import BadArgument, UnexplainedDifference
-from tables.refresh.events import lost_offsets
-from tables.refresh.open_platform import Platform
+from twofold.batch.audit import topic_certificates
+from twofold.batch.audit.archive_vs_broker import LogCopies
+from twofold.batch.audit.mismatches import Mismatch, find_mismatches
+from twofold.batch.audit.topic_audit import TopicReport, check_certificate, compare_with_log
+from twofold.batch.audit.topic_certificates import read_certificate
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.infra.errors import BadArgument, UnexplainedDifference
+from twofold.tables.refresh.events import lost_offsets
+from twofold.tables.refresh.open_platform import Platform
 from tests.batch.audit.two_copies import APPENDED_MS, TOPIC, TwoCopies, recorded
 from tests.plant import reading
 from tests.worlds import World
 
 if TYPE_CHECKING:
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 pytestmark = pytest.mark.spark
 

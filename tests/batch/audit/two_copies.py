@@ -11,18 +11,18 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from batch.ledgers.run_result import RUNS
-from batch.log_reader import Log
-from infra.archive.format.segment_store import Store
-from infra.archive.read_plan import Archive
-from infra.archive.segment_manifest import archived
-from infra.delta.datafusion_sql import select
-from infra.delta.lake import Lake
-from infra.kafka.record_columns import schema
-from infra.kafka.topic_admin import PartitionOffsets
-from infra.offset_ranges import Ranges
-from infra.settings import Settings
-from tables.refresh.open_platform import Platform
+from twofold.batch.ledgers.run_result import RUNS
+from twofold.batch.log_reader import Log
+from twofold.infra.archive.format.segment_store import Store
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_manifest import archived
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.lake import Lake
+from twofold.infra.kafka.record_columns import schema
+from twofold.infra.kafka.topic_admin import PartitionOffsets
+from twofold.infra.offset_ranges import Ranges
+from twofold.infra.settings import Settings
+from twofold.tables.refresh.open_platform import Platform
 from tests.infra.archive.archived_logs import NOON_MS, TOPIC_ID, Batch, Record, stored
 from tests.plant import plant, reading
 from tests.worlds import World
@@ -74,11 +74,11 @@ class TwoCopies:
         values = [value for several in VALUES for value in several]
         records = [Record(key=b"key", value=value, timestamp=APPENDED_MS + at) for at, value in enumerate(values)]
         copies = cls(world, root, records, [(at, record) for at, record in enumerate(records) if at >= AT_HAND[0]])
-        patch.setattr("batch.log_reader.open_archive", copies._archive)
-        for module in ("batch.log_reader", "infra.archive.log_union"):
+        patch.setattr("twofold.batch.log_reader.open_archive", copies._archive)
+        for module in ("twofold.batch.log_reader", "twofold.infra.archive.log_union"):
             patch.setattr(f"{module}.offsets", copies.offsets)
             patch.setattr(f"{module}.broker_frame", copies._broker)
-        patch.setattr("batch.log_reader.in_transactions", lambda *_: {0: list(copies.markers)})
+        patch.setattr("twofold.batch.log_reader.in_transactions", lambda *_: {0: list(copies.markers)})
         return copies
 
     @property

@@ -9,22 +9,22 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from batch.capture.complete_through import complete_through
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.errors import CaptureFailed
-from tables.declare.registry import Registry, load
-from tables.refresh.events.record_decoder import events_schema
-from tables.refresh.streaming_checkpoint import Checkpoint, Position
+from twofold.batch.capture.complete_through import complete_through
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import CaptureFailed
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.events.record_decoder import events_schema
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, Position
 from tests.tables.declared import written
 
 TOPIC = '''"""Changes."""
-from tables import changes_of
+from twofold import changes_of
 
 TOPIC = changes_of("public.{0}", columns={{"id": "long"}}, primary_key=["id"])
 '''
 TABLE = '''"""Rows."""
-from tables import latest_rows, table
+from twofold import latest_rows, table
 
 
 @table(primary_key=["id"], recompute_by=["id"])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from batch.capture import recapture
-from infra.capture import debezium_connector
-from infra.capture.captured_table import Capture
-from infra.delta.lake import Lake
-from infra.errors import CaptureFailed
+from twofold.batch.capture import recapture
+from twofold.infra.capture import debezium_connector
+from twofold.infra.capture.captured_table import Capture
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import CaptureFailed
 from tests.batch.capture.test_snapshot_deletions import AGAIN, declared, event, write
 
 

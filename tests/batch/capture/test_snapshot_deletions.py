@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from batch.capture.snapshot_deletions import deletions, newest_snapshot
-from infra.capture.captured_table import Capture
-from infra.delta.lake import Lake
-from infra.errors import CaptureFailed
-from tables.declare.sources.captured_topic import changes_of
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, RAW_SCHEMA, Decoder, events_schema
+from twofold.batch.capture.snapshot_deletions import deletions, newest_snapshot
+from twofold.infra.capture.captured_table import Capture
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import CaptureFailed
+from twofold.tables.declare.sources.captured_topic import changes_of
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, RAW_SCHEMA, Decoder, events_schema
 from tests.tables.declared import bound_as
 
 KEY = {

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from batch.ledgers.audit_history import last_audits
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import RUNS, Audited, RunResult
-from infra.delta.lake import Lake
+from twofold.batch.ledgers.audit_history import last_audits
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import RUNS, Audited, RunResult
+from twofold.infra.delta.lake import Lake
 
 TABLE = "plant.hours"
 MIDNIGHT = datetime(2013, 1, 1, tzinfo=UTC)

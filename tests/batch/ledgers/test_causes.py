@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from batch.ledgers.causes import CausingRecord, Changed, ChangedRows, is_held, span_of
-from infra.instants import epoch_ms
-from tables.refresh.json_values import to_plain_json
+from twofold.batch.ledgers.causes import CausingRecord, Changed, ChangedRows, is_held, span_of
+from twofold.infra.instants import epoch_ms
+from twofold.tables.refresh.json_values import to_plain_json
 from tests.tables.declared import a_table
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -52,7 +52,7 @@ def test_the_rows_that_a_record_can_have_changed_are_those_that_it_holds(table: 
 
 
 def test_a_row_names_the_first_of_its_records_and_counts_all_of_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batch.ledgers.causes.LISTED", 2)
+    monkeypatch.setattr("twofold.batch.ledgers.causes.LISTED", 2)
     index = changed(PLAIN, [row("a", 3, 1), row("b", 3, 1)])
     places = [(0, 5), (0, 5), (0, 6), (1, 5), (1, 6)]
     evidence = [

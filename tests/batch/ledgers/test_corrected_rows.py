@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batch.ledgers.corrected_rows import days_of, row_line
+from twofold.batch.ledgers.corrected_rows import days_of, row_line
 
 CAUSE = {"source": "flights.departures", "partition": 1, "offset": 77, "late_by_ms": 5}
 BEFORE = {"origin": "JFK", "hour": "2013-01-01T10:00:00Z", "flights": 3, "mean": 1.5}

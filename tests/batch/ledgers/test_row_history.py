@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from batch.ledgers.row_history import Record, RowHistory, RowVersion, in_archive, read_history
-from infra.archive.format.segment_store import Store
-from infra.archive.read_plan import Archive
-from infra.archive.segment_manifest import archived
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.settings import Settings
+from twofold.batch.ledgers.row_history import Record, RowHistory, RowVersion, in_archive, read_history
+from twofold.infra.archive.format.segment_store import Store
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_manifest import archived
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
 from tests.infra.archive.archived_logs import TOPIC, TOPIC_ID
 from tests.infra.archive.test_segment_manifest import segment
 from tests.tables.declared import a_table

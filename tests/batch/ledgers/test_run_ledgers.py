@@ -13,24 +13,24 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
-from batch.audit.topic_certificates import CERTIFICATES, Block, read_certificate, write_certificate
-from batch.changelog_check import unexplained_changes
-from batch.ledgers import run_ledgers as ledgers_module
-from batch.ledgers.batch_run import record_lost_runs
-from batch.ledgers.causes import CausingRecord
-from batch.ledgers.reconcile_position import POSITIONS, ReconcilePosition
-from batch.ledgers.row_history import read_history
-from batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, Ledgers
-from batch.ledgers.run_result import RUNS, RunResult, run_name
-from infra.delta.compaction import compact
-from infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.errors import ChangesGone
-from infra.instants import Interval
-from tables.refresh.events import lost_offsets, transaction_offsets
-from tables.refresh.events.lost_offsets import GAPS, Gap
-from tables.refresh.events.transaction_offsets import TRANSACTIONS
-from tables.refresh.scope import Scope
+from twofold.batch.audit.topic_certificates import CERTIFICATES, Block, read_certificate, write_certificate
+from twofold.batch.changelog_check import unexplained_changes
+from twofold.batch.ledgers import run_ledgers as ledgers_module
+from twofold.batch.ledgers.batch_run import record_lost_runs
+from twofold.batch.ledgers.causes import CausingRecord
+from twofold.batch.ledgers.reconcile_position import POSITIONS, ReconcilePosition
+from twofold.batch.ledgers.row_history import read_history
+from twofold.batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, Ledgers
+from twofold.batch.ledgers.run_result import RUNS, RunResult, run_name
+from twofold.infra.delta.compaction import compact
+from twofold.infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import ChangesGone
+from twofold.infra.instants import Interval
+from twofold.tables.refresh.events import lost_offsets, transaction_offsets
+from twofold.tables.refresh.events.lost_offsets import GAPS, Gap
+from twofold.tables.refresh.events.transaction_offsets import TRANSACTIONS
+from twofold.tables.refresh.scope import Scope
 from tests.tables.declared import a_table, a_topic
 
 TABLE, TOPIC = "plant.hours", "plant.readings"
@@ -191,7 +191,7 @@ def test_a_correction_has_the_lateness_of_its_latest_record_named_or_not(
     latest_ms: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("batch.ledgers.causes.LISTED", 1)
+    monkeypatch.setattr("twofold.batch.ledgers.causes.LISTED", 1)
     evidence = [
         CausingRecord(source="plant.readings", partition=0, offset=n, late_by_ms=ms) for n, ms in enumerate(late)
     ]
@@ -452,7 +452,7 @@ def note(lake: Lake, name: str, n: int) -> None:
 def test_every_ledger_is_kept_small_by_those_who_write_it(
     lake: Lake, ledgers: Ledgers, hours: Writer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infra.delta.delta_writer._TIDY_EVERY", 8)
+    monkeypatch.setattr("twofold.infra.delta.delta_writer._TIDY_EVERY", 8)
     lost_offsets.ensure(lake)
     transaction_offsets.ensure(lake)
     by_stream(hours, 1, counts(a=0))
@@ -468,7 +468,7 @@ def test_a_certificate_is_kept_while_its_versions_can_be_read(lake: Lake, monkey
     for n in range(2):
         note(lake, CERTIFICATES, n)
     assert {row["run"] for row in rows(lake, CERTIFICATES)} == {"late-0", "late-1"}
-    monkeypatch.setattr("batch.audit.topic_certificates._KEPT_MS", 0)
+    monkeypatch.setattr("twofold.batch.audit.topic_certificates._KEPT_MS", 0)
     note(lake, CERTIFICATES, 2)
     assert {row["run"] for row in rows(lake, CERTIFICATES)} == {"late-2"}
     found = read_certificate(lake, a_topic())

@@ -9,18 +9,18 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from infra.delta.lake import Lake
-from infra.keys.key_store import make_keys
-from infra.settings import Settings
-from outputs.next_step import next_step
-from outputs.targets.open_target import open_target
-from tables.declare.registry import Registry, load
-from tables.refresh.events.record_sealer import sealing
+from twofold.infra.delta.lake import Lake
+from twofold.infra.keys.key_store import make_keys
+from twofold.infra.settings import Settings
+from twofold.outputs.next_step import next_step
+from twofold.outputs.targets.open_target import open_target
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.events.record_sealer import sealing
 from tests.tables.declared import written
 
 TOPIC = '''
     """Letters of customers."""
-    from tables import Topic, person, personal
+    from twofold import Topic, person, personal
     TOPIC = Topic(
         schema={
             "id": "int", "sender": "string", "receiver": "int", "at": "timestamp", "mail": personal("sender"),
@@ -31,7 +31,7 @@ TOPIC = '''
     '''
 TABLE = '''
     """The letters."""
-    from tables import table, to_search
+    from twofold import table, to_search
     @table(
         primary_key=["id"], sequence_by=["at"], recompute_by=["id"],
         outputs=[to_search(text=["mail"], reveal=["mail"])],

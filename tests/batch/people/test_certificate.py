@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from batch.people import certificate
-from batch.people.certificate import Certificate, certify, wait_for_copies
-from infra.keys.ended_keys import FORGOTTEN
-from infra.keys.key_store import KeyStore, Person
-from outputs.next_step import next_step
-from outputs.position import Position
-from outputs.revealed_places import REVEALED, Place, note_revealed, revealed_places
-from outputs.targets.open_target import open_place, open_target
-from tables.declare.outputs.search_output import SearchOutput
+from twofold.batch.people import certificate
+from twofold.batch.people.certificate import Certificate, certify, wait_for_copies
+from twofold.infra.keys.ended_keys import FORGOTTEN
+from twofold.infra.keys.key_store import KeyStore, Person
+from twofold.outputs.next_step import next_step
+from twofold.outputs.position import Position
+from twofold.outputs.revealed_places import REVEALED, Place, note_revealed, revealed_places
+from twofold.outputs.targets.open_target import open_place, open_target
+from twofold.tables.declare.outputs.search_output import SearchOutput
 from tests.batch.people.forgotten_letters import Letters
 from tests.outputs.followed_table import MemoryCopy
 
@@ -104,7 +104,7 @@ def test_the_ledger_has_counts_and_no_id_and_each_look_once(letters: Letters, mo
 
 
 def test_a_copy_that_does_not_answer_is_not_certified(letters: Letters, monkeypatch: pytest.MonkeyPatch) -> None:
-    from infra.errors import DatabaseUnreachable
+    from twofold.infra.errors import DatabaseUnreachable
 
     letters.follow()
     forget(letters, ANN)

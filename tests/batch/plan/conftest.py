@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.settings import Settings
+from twofold.infra.settings import Settings
 from tests.plant import DAYS_FILE, HOURS, plant, reading
 from tests.worlds import World
 

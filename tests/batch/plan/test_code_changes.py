@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.plan.code_changes import code_changes
-from batch.plan.code_plan import plan_code
-from batch.plan.plan import Plan
-from batch.plan.plan_text import impact
-from batch.plan.publisher import publish_plan
-from infra.errors import BadArgument, QualityFailed
-from infra.settings import Settings
-from tables.refresh.open_platform import Platform, ensure_domain
+from twofold.batch.plan.code_changes import code_changes
+from twofold.batch.plan.code_plan import plan_code
+from twofold.batch.plan.plan import Plan
+from twofold.batch.plan.plan_text import impact
+from twofold.batch.plan.publisher import publish_plan
+from twofold.infra.errors import BadArgument, QualityFailed
+from twofold.infra.settings import Settings
+from twofold.tables.refresh.open_platform import Platform, ensure_domain
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, HOURS_FILE, WIDER_HOURS, hour, plant, reading
 from tests.rewrites import rollback_decoded
 from tests.tables.declared import TOPIC_FILE, edited
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.spark
 TOPIC = "plant.readings"
 PEAKS = '''\
 """The greatest hour of each sensor."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(primary_key=["sensor"], recompute_by=["sensor"])
@@ -39,7 +39,7 @@ def peaks(hours):
 '''
 GREATEST = '''\
 """The greatest reading of each sensor."""
-from tables import F, Window, table
+from twofold import F, Window, table
 
 
 @table(primary_key=["sensor"], recompute_by=["sensor"])
@@ -49,7 +49,7 @@ def greatest(readings):
 '''
 VALUES = '''\
 """The readings, one of each value of a sensor."""
-from tables import table
+from twofold import table
 
 
 @table(primary_key=["sensor", "value"], recompute_by=["sensor"])
@@ -58,7 +58,7 @@ def values(readings):
 '''
 SPREADS = '''\
 """How far the values of each sensor are apart."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(primary_key=["sensor"], recompute_by=["sensor"])
@@ -135,7 +135,7 @@ def test_a_plan_has_the_rows_that_the_change_changes(
 
 
 STRICT_TOPIC = edited(
-    edited(TOPIC_FILE, "import Topic", "import Topic\nfrom quality.rules import between"),
+    edited(TOPIC_FILE, "import Topic", "import Topic\nfrom twofold.quality.rules import between"),
     'message_key="sensor",',
     'message_key="sensor",\n    checks=[between("value", 0, 2.5)],',
 )
@@ -161,7 +161,7 @@ def test_a_plan_has_the_records_that_are_decoded_otherwise(
     text, expected = TOPICS[kind]
     platform = changed(reconciled, settings, tmp_path, readings=text)
     world = World(reconciled.spark, settings, "plant", platform.registry, dict(reconciled.log))
-    monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: world)
+    monkeypatch.setattr("twofold.batch.rewrite.replay.Log", lambda *_: world)
     [change] = code_changes(platform.lake, platform.registry, ["plant"])
     assert str(change).startswith("plant.readings: records are decoded otherwise, ")
     plan = planned(platform)
@@ -179,7 +179,7 @@ def test_records_between_a_plan_and_a_restart_are_decoded_again(
     platform = changed(reconciled, settings, tmp_path, readings=STRICT_TOPIC)
     old = replace(reconciled, settings=settings, log=dict(reconciled.log))
     world = World(reconciled.spark, settings, "plant", platform.registry, dict(reconciled.log))
-    monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: world)
+    monkeypatch.setattr("twofold.batch.rewrite.replay.Log", lambda *_: world)
     plan = planned(platform)
     old.append({TOPIC: [reading("b", 11, 2.9), reading("a", 11, 1.0)]})
     before = world.rows(f"{TOPIC}_quarantine").num_rows
@@ -225,7 +225,7 @@ def test_a_plan_of_a_new_table_leaves_open_rows_to_its_stream(
 def test_a_plan_counts_the_rows_that_break_a_new_rule_and_changes_none(
     reconciled: World, settings: Settings, tmp_path: Path
 ) -> None:
-    rule = "import F, table\nfrom quality.rules import between"
+    rule = "import F, table\nfrom twofold.quality.rules import between"
     strict = edited(HOURS, 'late="correct",', 'late="correct",\n    checks=[between("total", 0, 2.5)],')
     platform = changed(reconciled, settings, tmp_path, hours=edited(strict, "import F, table", rule))
     plan = planned(platform)
@@ -262,7 +262,7 @@ def test_a_publication_that_was_cut_short_also_computes_later_rows(
     plan = planned(platform)
     old = gone_on(reconciled, settings)
     with monkeypatch.context() as cut:
-        cut.setattr("batch.plan.publisher.recompute", killed)
+        cut.setattr("twofold.batch.plan.publisher.recompute", killed)
         with pytest.raises(KeyboardInterrupt):
             publish_plan(platform, plan.id, "ada")
     publish_plan(platform, plan.id, "ada")
@@ -306,7 +306,7 @@ def killed(*_: object, **__: object) -> None:
 
 
 def test_nothing_has_changed_where_only_comments_have(reconciled: World, settings: Settings, tmp_path: Path) -> None:
-    same = HOURS.replace("from tables import", "# Sums.\nfrom tables import")
+    same = HOURS.replace("from twofold import", "# Sums.\nfrom twofold import")
     platform = changed(reconciled, settings, tmp_path, hours=same)
     assert list(code_changes(platform.lake, platform.registry, ["plant"])) == []
 
@@ -329,7 +329,7 @@ def test_a_sample_is_looked_at_and_not_published(reconciled: World, settings: Se
 
 
 def test_rows_that_break_a_rule_make_no_plan(reconciled: World, settings: Settings, tmp_path: Path) -> None:
-    rule = "import F, table\nfrom quality.rules import between"
+    rule = "import F, table\nfrom twofold.quality.rules import between"
     strict = edited(HOURS, 'late="correct",', 'late="correct",\n    checks=[between("total", 0, 9)],')
     strict = edited(edited(strict, "import F, table", rule), 'F.sum("value")', 'F.sum(-F.col("value"))')
     with pytest.raises(QualityFailed, match=r"plant\.hours: the recomputed row"):

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batch.plan.difference_summary import column_changes, summarise
-from batch.plan.plan import Plan, TableChange
-from batch.plan.plan_text import markdown, sentence
+from twofold.batch.plan.difference_summary import column_changes, summarise
+from twofold.batch.plan.plan import Plan, TableChange
+from twofold.batch.plan.plan_text import markdown, sentence
 
 SCHEMA = pa.schema(
     [("flight", pa.string()), ("origin", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("delay", pa.int64())]

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from batch.plan.plan import Plan, Plans, TableChange, keep_rows, rows_name
-from batch.plan.plan_difference import differs_little, other_rows
-from infra.delta.delta_writer import BEFORE, CHANGE
-from infra.delta.lake import Lake
-from tables.declare.registry import Registry
-from tables.refresh.open_platform import Platform
+from twofold.batch.plan.plan import Plan, Plans, TableChange, keep_rows, rows_name
+from twofold.batch.plan.plan_difference import differs_little, other_rows
+from twofold.infra.delta.delta_writer import BEFORE, CHANGE
+from twofold.infra.delta.lake import Lake
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.open_platform import Platform
 from tests.tables.declared import a_table
 
 TABLE = "plant.hours"

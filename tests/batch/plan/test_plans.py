@@ -13,18 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from batch.ledgers.run_ledgers import Ledgers
-from batch.plan import plan as plan_store
-from batch.plan.plan import Plan, Plans
-from batch.plan.plan_text import sentence
-from batch.plan.planning import make_plan
-from batch.plan.publisher import _Publication, publish_plan
-from batch.reconcile import reconcile_tables
-from batch.rewrite.backfill import recompute
-from infra.errors import BadArgument, PlanVoid, ProcessFailed, TwofoldError
-from infra.settings import Settings
-from tables.refresh.open_platform import Platform
-from tables.refresh.target import Target
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.plan import plan as plan_store
+from twofold.batch.plan.plan import Plan, Plans
+from twofold.batch.plan.plan_text import sentence
+from twofold.batch.plan.planning import make_plan
+from twofold.batch.plan.publisher import _Publication, publish_plan
+from twofold.batch.reconcile import reconcile_tables
+from twofold.batch.rewrite.backfill import recompute
+from twofold.infra.errors import BadArgument, PlanVoid, ProcessFailed, TwofoldError
+from twofold.infra.settings import Settings
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.target import Target
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, hour, plant, reading
 from tests.tables.declared import edited
 from tests.worlds import World

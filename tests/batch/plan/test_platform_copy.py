@@ -12,14 +12,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from batch.plan.platform_copy import copied
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.keys.key_store import KeyStore, Person, make_keys
-from infra.settings import Settings
-from tables.declare.registry import load
-from tables.refresh.open_platform import Platform
-from tables.refresh.shadow_lake import shadow_settings
+from twofold.batch.plan.platform_copy import copied
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.keys.key_store import KeyStore, Person, make_keys
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.shadow_lake import shadow_settings
 
 NAME = "flights.flights"
 ROWS = pa.table({"airport": ["EWR", "JFK"]})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from batch.plan.plan import TableChange
-from batch.plan.steps import described, steps_of
-from tables.refresh.acceptance import Accepted
+from twofold.batch.plan.plan import TableChange
+from twofold.batch.plan.steps import described, steps_of
+from twofold.tables.refresh.acceptance import Accepted
 
 OLD, NEW = Accepted(code="old"), Accepted(code="new")
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from batch.plan.code_changes import code_changes
-from batch.plan.code_plan import plan_code
-from batch.plan.plan import Plans
-from batch.plan.publisher import publish_plan
-from batch.rewrite import replay
-from infra.errors import BadArgument, PlanVoid
-from infra.settings import Settings
-from tables.refresh.open_platform import Platform
+from twofold.batch.plan.code_changes import code_changes
+from twofold.batch.plan.code_plan import plan_code
+from twofold.batch.plan.plan import Plans
+from twofold.batch.plan.publisher import publish_plan
+from twofold.batch.rewrite import replay
+from twofold.infra.errors import BadArgument, PlanVoid
+from twofold.infra.settings import Settings
+from twofold.tables.refresh.open_platform import Platform
 from tests.plant import DAYS_FILE, HOURS, hour, plant, reading
 from tests.worlds import World
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from batch.audit.completeness import certify
-from batch.audit.table_audit import audit_topics
-from batch.audit.topic_audit import compare_with_log
-from batch.log_reader import Log
-from batch.offset_selection import OffsetSelection
-from batch.rewrite.replay import decode
-from infra.errors import BadArgument
-from infra.kafka import topic_admin
-from infra.settings import Settings
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.registry import Registry, load
-from tables.refresh.events.topic_specs import specs
-from tables.refresh.open_platform import Platform
+from twofold.batch.audit.completeness import certify
+from twofold.batch.audit.table_audit import audit_topics
+from twofold.batch.audit.topic_audit import compare_with_log
+from twofold.batch.log_reader import Log
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.batch.rewrite.replay import decode
+from twofold.infra.errors import BadArgument
+from twofold.infra.kafka import topic_admin
+from twofold.infra.settings import Settings
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.events.topic_specs import specs
+from twofold.tables.refresh.open_platform import Platform
 from tests.servers import wait_until
 from tests.tables.declared import written
 from tests.worlds import World
@@ -37,7 +37,7 @@ TOPIC, TABLE = "market.prices", "market.current_prices"
 FILES = {
     "market/prices.py": """
         '''Prices.'''
-        from tables import Topic, key
+        from twofold import Topic, key
 
         TOPIC = Topic(
             schema={"item": key(), "at": "timestamp", "price": "int"},
@@ -49,7 +49,7 @@ FILES = {
         """,
     "market/current_prices.py": """
         '''Prices as they are now.'''
-        from tables import latest_values, table
+        from twofold import latest_values, table
 
 
         @table(primary_key=["item"], recompute_by=["item"])

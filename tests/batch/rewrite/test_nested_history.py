@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from batch.ledgers.run_ledgers import Ledgers
-from batch.plan.rebuild_table import rebuild_in_shadow
-from batch.rewrite import replay
-from infra.settings import Settings
-from streaming.rebuild.reingest import reingest
-from tables.declare.registry import load
-from tables.refresh.open_platform import Platform
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.plan.rebuild_table import rebuild_in_shadow
+from twofold.batch.rewrite import replay
+from twofold.infra.settings import Settings
+from twofold.streaming.rebuild.reingest import reingest
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.open_platform import Platform
 from tests import rewrites
 from tests.plant import START
 from tests.tables.declared import written
@@ -33,7 +33,7 @@ TOPIC = "hub.pushes"
 FILES = {
     "hub/pushes.py": '''\
         """Pushes of commits."""
-        from tables import Topic, field, header, key
+        from twofold import Topic, field, header, key
 
         TOPIC = Topic(
             schema={
@@ -57,7 +57,7 @@ FILES = {
     ''',
     "hub/each.py": '''\
         """Each push as it is."""
-        from tables import table
+        from twofold import table
 
 
         @table(primary_key=["id", "at"], event_time="at", recompute_by=["id"])
@@ -66,7 +66,7 @@ FILES = {
     ''',
     "hub/parts.py": '''\
         """Each commit of a push."""
-        from tables import F, table
+        from twofold import F, table
 
 
         @table(primary_key=["id", "at", "nth"], event_time="at", recompute_by=["id"])
@@ -75,7 +75,7 @@ FILES = {
     ''',
     "hub/hours.py": '''\
         """Pushes of each hour."""
-        from tables import F, table
+        from twofold import F, table
 
 
         @table(watermark="1 hour")

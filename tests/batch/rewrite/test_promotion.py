@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from batch.changelog_check import unexplained_changes
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import RUNS
-from batch.plan.rebuild_table import rebuild_in_shadow
-from batch.rewrite.promotion import Promotion
-from infra.delta.delta_writer import Writer
-from infra.delta.lake import QUARANTINE, Lake
-from infra.errors import BadArgument
-from infra.offset_ranges import Ranges
-from infra.settings import Settings
-from streaming.driver import table_query
-from streaming.rebuild.reingest import reingest
-from tables.declare.registry import Registry
-from tables.refresh.open_platform import Platform
-from tables.refresh.shadow_lake import drop, is_stale, shadow
+from twofold.batch.changelog_check import unexplained_changes
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import RUNS
+from twofold.batch.plan.rebuild_table import rebuild_in_shadow
+from twofold.batch.rewrite.promotion import Promotion
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.errors import BadArgument
+from twofold.infra.offset_ranges import Ranges
+from twofold.infra.settings import Settings
+from twofold.streaming.driver import table_query
+from twofold.streaming.rebuild.reingest import reingest
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.shadow_lake import drop, is_stale, shadow
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
 from tests.rewrites import promote, rollback
 from tests.support.short_history import trim_to_the_newest

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from batch.ledgers.run_result import RunResult
-from batch.offset_selection import OffsetSelection
-from batch.rewrite.redrive import _places
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.errors import BadArgument
-from infra.settings import Settings
-from tables.declare.registry import Registry, load
-from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA
-from tables.refresh.open_platform import Platform
-from tables.refresh.target import Target
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.batch.rewrite.redrive import _places
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.target import Target
 from tests import rewrites
 from tests.plant import hour, plant, reading
 from tests.tables.declared import TOPIC_FILE, a_topic, edited, written
@@ -37,7 +37,7 @@ LONG = b" " * 500
 def topic(greatest: int, max_bytes: int) -> str:
     """A topic that takes values up to one, in records up to a size."""
     rules = f'    checks=[between("value", 0, {greatest})],\n    max_bytes={max_bytes},\n)\n'
-    file = edited(TOPIC_FILE, "import Topic\n", "import Topic\nfrom quality.rules import between\n")
+    file = edited(TOPIC_FILE, "import Topic\n", "import Topic\nfrom twofold.quality.rules import between\n")
     return file.rstrip().removesuffix(")") + rules
 
 

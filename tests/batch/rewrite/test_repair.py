@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.reconcile import Reconcile
-from tables.refresh.open_platform import Platform
+from twofold.batch.reconcile import Reconcile
+from twofold.tables.refresh.open_platform import Platform
 from tests.plant import plant, reading
 from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 def test_all_rows_of_a_verification_are_repaired(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tables.refresh.row_diff._KEPT", 1)
+    monkeypatch.setattr("twofold.tables.refresh.row_diff._KEPT", 1)
     world = World(spark, settings, "plant", plant(tmp_path / "tables"))
     world.append({"readings": [reading("a", at, at) for at in range(12)]})
     world.append({"readings": [reading("a", 24, 24)]})

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
-from batch.offset_selection import OffsetSelection
-from infra.encodings import schema_files
-from infra.encodings.schema_files import Schema
-from infra.settings import Settings
-from tables.declare.encodings import ENCODINGS
-from tables.declare.registry import Registry
-from tables.refresh.open_platform import Platform
+from twofold.batch.offset_selection import OffsetSelection
+from twofold.infra.encodings import schema_files
+from twofold.infra.encodings.schema_files import Schema
+from twofold.infra.settings import Settings
+from twofold.tables.declare.encodings import ENCODINGS
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.open_platform import Platform
 from tests.infra.encodings.subjects import framed, write_schemas
 from tests.plant import hour, plant
 from tests.rewrites import redrive
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.spark
 NAME = "plant.readings"
 TOPIC_FILE = '''\
 """Readings of sensors."""
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     encoding="{encoding}", subject="readings", event_time="read_at", message_key="sensor", dedup_keys=["sensor"]
@@ -63,7 +63,7 @@ def record(encoding: str, schema: int, at: float, value: float) -> bytes:
         return out.getvalue()
     from google.protobuf.message_factory import GetMessageClass
 
-    from infra.encodings.protobuf.protobuf_schema import message_of
+    from twofold.infra.encodings.protobuf.protobuf_schema import message_of
 
     message = GetMessageClass(message_of(Schema(PROTOBUF[schema])))(**fields)
     return bytes(message.SerializeToString())

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from unittest.mock import patch
 
-from infra.settings import Settings
-from streaming import driver
-from tables.declare.registry import load
+from twofold.infra.settings import Settings
+from twofold.streaming import driver
+from twofold.tables.declare.registry import load
 
 if __name__ == "__main__":
     folder, domain = sys.argv[1:]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from infra.settings import Settings
-from infra.spark.spark_session import session
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_session import session
 from tests.chaos.worker import parts, values
 from tests.late_reading import platform
 from tests.rewrites import backfill

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.ledgers.run_ledgers import Ledgers
-from batch.plan.rebuild_table import rebuild_in_shadow
-from batch.rewrite import replay
-from batch.rewrite.promotion import Promotion
-from infra.delta.delta_writer import Writer
-from infra.errors import SparkUnreachable
-from infra.process import supervisor
-from infra.settings import Settings
-from streaming.rebuild.reingest import reingest
-from tables.declare.registry import Registry
-from tables.refresh.shadow_lake import shadow
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.plan.rebuild_table import rebuild_in_shadow
+from twofold.batch.rewrite import replay
+from twofold.batch.rewrite.promotion import Promotion
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.errors import SparkUnreachable
+from twofold.infra.process import supervisor
+from twofold.infra.settings import Settings
+from twofold.streaming.rebuild.reingest import reingest
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.shadow_lake import shadow
 from tests import rewrites
 from tests.chaos import test_killed_server as killed_server
 from tests.harness.tiers import this_run

@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from batch.capture import recapture
-from batch.capture.lost_changes import changes_fault
-from infra.capture import debezium_connector
-from infra.capture.captured_table import Capture
-from infra.delta.lake import Lake
-from infra.duckdb_session import query
-from infra.errors import ProcessFailed, TwofoldError
-from infra.settings import ROOT, Settings
-from streaming.ingest.ingest_query import Ingest
-from streaming.query import progress
-from tables.declare.registry import Registry, load
-from tables.declare.sources.captured_topic import captures
+from twofold.batch.capture import recapture
+from twofold.batch.capture.lost_changes import changes_fault
+from twofold.infra.capture import debezium_connector
+from twofold.infra.capture.captured_table import Capture
+from twofold.infra.delta.lake import Lake
+from twofold.infra.duckdb_session import query
+from twofold.infra.errors import ProcessFailed, TwofoldError
+from twofold.infra.settings import ROOT, Settings
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.streaming.query import progress
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.sources.captured_topic import captures
 from tests.harness.tiers import this_run
 from tests.servers import wait_until
 from tests.support.bank_declarations import LARGE, changes, copy
@@ -59,7 +59,7 @@ FILES = {
     "bank/accounts_before.py": copy("accounts", "history", ["owner", "branch", "balance"], ["id"]),
     "bank/branches.py": '''\
 """Accounts and balances by branch."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(primary_key=["branch"], recompute_by=["branch"])

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.errors import SparkUnreachable
-from infra.process.ports import free_port
-from infra.settings import ROOT, Settings
-from infra.spark.spark_session import environment
+from twofold.infra.errors import SparkUnreachable
+from twofold.infra.process.ports import free_port
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark.spark_session import environment
 from tests.chaos.final_state import assert_each_record_is_there_once, assert_tables_are_right
 from tests.chaos.servers.cluster_driver import LEGS
 from tests.worlds import World
@@ -89,7 +89,7 @@ def cluster(settings: Settings) -> Iterator[Cluster]:
 @contextmanager
 def driving(settings: Settings) -> Iterator[subprocess.Popen[str]]:
     """A process that works through flights on the cluster, ended with the block."""
-    reaper = [sys.executable, "-m", "infra.process.process_reaper", "--"]
+    reaper = [sys.executable, "-m", "twofold.infra.process.process_reaper", "--"]
     process = subprocess.Popen(
         [*reaper, sys.executable, "-m", "tests.chaos.servers.cluster_driver", *TABLES],
         cwd=ROOT,
@@ -137,8 +137,8 @@ def test_a_cluster_without_a_free_core_ends_the_wait(
 ) -> None:
     """In a process of its own: a session of this one stays as it is."""
     script = (
-        "from infra.settings import Settings; from infra.spark import executors; executors._FIRST_S = 3.0\n"
-        "from infra.spark.spark_session import session\n"
+        "from twofold.infra.settings import Settings; from twofold.infra.spark import executors; executors._FIRST_S = 3.0\n"
+        "from twofold.infra.spark.spark_session import session\n"
         "session(Settings.from_environment(), 'waits')"
     )
     waiting = replace(settings, spark_master=cluster.master)

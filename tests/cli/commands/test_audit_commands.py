@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.audit.completeness import Certificate, Coverage, TopicIn
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from tables.declare.registry import load
-from tables.refresh.events import lost_offsets
-from tables.refresh.events.lost_offsets import Gap
+from twofold.batch.audit.completeness import Certificate, Coverage, TopicIn
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.events import lost_offsets
+from twofold.tables.refresh.events.lost_offsets import Gap
 from tests.cli.conftest import Cli
 
 if TYPE_CHECKING:
-    from batch.audit.table_audit import AuditReport
+    from twofold.batch.audit.table_audit import AuditReport
 
 WHOLE = Coverage(
     topic="flights.departures",
@@ -58,7 +58,7 @@ def certificate(*partitions: Coverage) -> Certificate:
 def certified(monkeypatch: pytest.MonkeyPatch) -> dict[str, Certificate]:
     """What `certify` finds, to be set by the test."""
     found = {"is": certificate(WHOLE)}
-    monkeypatch.setattr("batch.audit.completeness.certify", lambda *_: found["is"])
+    monkeypatch.setattr("twofold.batch.audit.completeness.certify", lambda *_: found["is"])
     return found
 
 
@@ -84,8 +84,8 @@ def test_a_certificate_of_a_torn_log_fails(cli: Cli, certified: dict[str, Certif
 
 
 def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from batch.audit.table_audit import AuditedTopic, AuditReport
-    from batch.ledgers.run_result import Audited
+    from twofold.batch.audit.table_audit import AuditedTopic, AuditReport
+    from twofold.batch.ledgers.run_result import Audited
 
     asked: dict[str, object] = {}
 
@@ -105,7 +105,7 @@ def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: p
             tables=[table], topics=[AuditedTopic(topic="flights.departures", partitions=[WHOLE], waiting=None)]
         )
 
-    monkeypatch.setattr("batch.audit.table_audit.audit", audit)
+    monkeypatch.setattr("twofold.batch.audit.table_audit.audit", audit)
     ran = cli("audit", "delays_by_hour", "--all")
     assert asked == {"tables": ["flights.delays_by_hour"], "share": 1.0}
     assert ran.code == 1
@@ -118,13 +118,13 @@ def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: p
 
 
 def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from batch.audit.table_audit import AuditReport
-    from batch.ledgers.run_result import Audited
+    from twofold.batch.audit.table_audit import AuditReport
+    from twofold.batch.ledgers.run_result import Audited
 
     seen = Audited(table="flights.delays_by_hour", run="audit-1", turn=0, of=1, rows=97)
     why = "flights.flights: its rows were computed by the definition a."
     changed = Audited(table="flights.flights", run="audit-2", turn=0, of=1, skipped=why)
-    monkeypatch.setattr("batch.audit.table_audit.audit", lambda *_, **__: AuditReport(tables=[seen, changed]))
+    monkeypatch.setattr("twofold.batch.audit.table_audit.audit", lambda *_, **__: AuditReport(tables=[seen, changed]))
     ran = cli("audit")
     assert ran.code == 1
     assert "Not looked at: flights.flights: its rows were computed by the definition a." in ran.err
@@ -134,11 +134,11 @@ def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypat
 
 
 def test_an_audit_of_a_topic_fails_where_two_copies_differ(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from batch.audit.archive_vs_broker import LogCopies
-    from batch.audit.mismatches import Mismatch
-    from batch.audit.table_audit import AuditReport
-    from batch.audit.topic_audit import TopicReport
-    from batch.offset_selection import OffsetSelection
+    from twofold.batch.audit.archive_vs_broker import LogCopies
+    from twofold.batch.audit.mismatches import Mismatch
+    from twofold.batch.audit.table_audit import AuditReport
+    from twofold.batch.audit.topic_audit import TopicReport
+    from twofold.batch.offset_selection import OffsetSelection
 
     asked: list[object] = []
 
@@ -163,7 +163,7 @@ def test_an_audit_of_a_topic_fails_where_two_copies_differ(cli: Cli, monkeypatch
         )
         return AuditReport(logs=[log])
 
-    monkeypatch.setattr("batch.audit.table_audit.audit", audit)
+    monkeypatch.setattr("twofold.batch.audit.table_audit.audit", audit)
     ran = cli("audit", "departures", "--from", "0:5", "--partitions", "0")
     assert asked == [("flights.departures", OffsetSelection(start={0: 5}, partitions=[0]))]
     assert ran.code == 1

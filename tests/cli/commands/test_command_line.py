@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cli.__main__ import COMMANDS
-from infra.errors import BrokerUnreachable
+from twofold.cli.__main__ import COMMANDS
+from twofold.infra.errors import BrokerUnreachable
 from tests.cli.conftest import Cli
 from tests.support.loaded_modules import loading_none_of
 
@@ -28,7 +28,7 @@ def test_every_command_explains_itself(cli: Cli, name: str) -> None:
 
 def test_help_comes_at_once_and_loads_nothing_heavy() -> None:
     heavy = {"pyspark", "airflow", "duckdb", "deltalake", "pyarrow", "pandas", "kafka", "supervisor", "numpy"}
-    loading_none_of(heavy, "from cli.__main__ import main\ntry: main(['--help'])\nexcept SystemExit: pass")
+    loading_none_of(heavy, "from twofold.cli.__main__ import main\ntry: main(['--help'])\nexcept SystemExit: pass")
 
 
 def test_an_error_is_a_message_with_its_hint_on_stderr(cli: Cli) -> None:
@@ -51,7 +51,7 @@ def test_an_error_worth_another_try_says_so_in_its_exit_code(cli: Cli, monkeypat
     def away(*_: object, **__: object) -> None:
         raise BrokerUnreachable("No broker.")
 
-    monkeypatch.setattr("infra.process.doctor.examine", away)
+    monkeypatch.setattr("twofold.infra.process.doctor.examine", away)
     ran = cli("doctor", "--json")
     assert ran.code == 75
     assert ran.document["retryable"] is True
@@ -64,7 +64,7 @@ def test_a_fault_of_ours_shows_its_traceback_only_when_asked(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("infra.process.doctor.examine", broken)
+    monkeypatch.setattr("twofold.infra.process.doctor.examine", broken)
     ran = cli(*(["--debug"] if debug else []), "doctor")
     assert ran.code == 1
     assert "ZeroDivisionError: by zero" in ran.err

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from batch.ledgers.run_result import RunResult
-from batch.plan.plan import Plan
-from cli.commands.as_of_command import _before
-from infra.errors import BadArgument
-from tables.declare import registry
-from tables.declare.table import Table
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.plan.plan import Plan
+from twofold.cli.commands.as_of_command import _before
+from twofold.infra.errors import BadArgument
+from twofold.tables.declare import registry
+from twofold.tables.declare.table import Table
 from tests.cli.conftest import Cli
 from tests.plant import plant
 
@@ -37,9 +37,9 @@ def test_a_backfill_of_a_domain_recomputes_each_table(cli: Cli, monkeypatch: pyt
     def rewrite_now(live: Any, names: object, rewrite: Any, **_: object) -> list[RunResult]:
         return list(rewrite(live))
 
-    monkeypatch.setattr("batch.rewrite.backfill.recompute", run)
-    monkeypatch.setattr("batch.plan.publisher.rewrite_now", rewrite_now)
-    monkeypatch.setattr("tables.refresh.open_platform.opened", lambda *_: nullcontext())
+    monkeypatch.setattr("twofold.batch.rewrite.backfill.recompute", run)
+    monkeypatch.setattr("twofold.batch.plan.publisher.rewrite_now", rewrite_now)
+    monkeypatch.setattr("twofold.tables.refresh.open_platform.opened", lambda *_: nullcontext())
     assert sorted(o["table"] for o in cli("backfill", "plant", "--json").document) == TABLES
     assert [o["table"] for o in cli("backfill", "hours", "--json").document] == ["plant.hours"]
 
@@ -50,7 +50,7 @@ def test_a_rebuild_of_a_domain_plans_each_table(cli: Cli, monkeypatch: pytest.Mo
         now = datetime.now(UTC)
         return Plan(id=table, cause="rebuild", command=["rebuild", table], created_at=now, expires_at=now)
 
-    monkeypatch.setattr("batch.plan.rebuild_table.plan_rebuild", planned)
+    monkeypatch.setattr("twofold.batch.plan.rebuild_table.plan_rebuild", planned)
     found = cli("rebuild", "plant", "--fresh", "--json").document
     assert sorted(one["plan"]["id"] for one in found) == TABLES
     assert cli("rebuild", "hours", "--fresh", "--json").document["plan"]["id"] == "plant.hours"

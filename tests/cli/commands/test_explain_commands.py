@@ -8,10 +8,10 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 import pytest
 
-from batch.ledgers.run_result import RunResult
-from batch.plan.plan import Plan, TableChange
-from cli.parsing import parse_key
-from infra.errors import BadArgument
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.plan.plan import Plan, TableChange
+from twofold.cli.parsing import parse_key
+from twofold.infra.errors import BadArgument
 from tests.cli.conftest import Cli
 
 SCHEMA = pa.schema(
@@ -89,10 +89,10 @@ def test_a_repair_shows_the_rows_and_asks(
         published.append((name, person))
         return [RunResult(table="flights.x", cause="repair", run="repair", updated=1)]
 
-    monkeypatch.setattr("batch.reconcile.reconcile", lambda *_, **__: [])
-    monkeypatch.setattr("tables.refresh.open_platform.opened", lambda *_: nullcontext())
-    monkeypatch.setattr("batch.plan.planning.make_plan", lambda *_, **__: plan)
-    monkeypatch.setattr("batch.plan.publisher.publish_plan", publish)
+    monkeypatch.setattr("twofold.batch.reconcile.reconcile", lambda *_, **__: [])
+    monkeypatch.setattr("twofold.tables.refresh.open_platform.opened", lambda *_: nullcontext())
+    monkeypatch.setattr("twofold.batch.plan.planning.make_plan", lambda *_, **__: plan)
+    monkeypatch.setattr("twofold.batch.plan.publisher.publish_plan", publish)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda question: answer == "y")
     ran = cli("reconcile", "--repair", *options, "--approved-by", "ada")

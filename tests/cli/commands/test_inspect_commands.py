@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from batch.ledgers.run_ledgers import Ledgers
-from batch.ledgers.run_result import Audited
-from infra.delta.lake import Lake
-from infra.errors import BadDeclaration
-from infra.settings import Settings
-from streaming.query.progress import Progress, write
-from tables.declare import registry
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import Audited
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.settings import Settings
+from twofold.streaming.query.progress import Progress, write
+from twofold.tables.declare import registry
 from tests.cli.conftest import Cli
 
 

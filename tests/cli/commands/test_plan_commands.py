@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from batch.plan import code_changes, code_plan, plan_difference
-from batch.plan.plan import Plan, Plans
-from cli import platform_start
-from cli.commands import plan_commands
-from infra.errors import PlanVoid
-from infra.settings import Settings
-from tables.refresh import open_platform
+from twofold.batch.plan import code_changes, code_plan, plan_difference
+from twofold.batch.plan.plan import Plan, Plans
+from twofold.cli import platform_start
+from twofold.cli.commands import plan_commands
+from twofold.infra.errors import PlanVoid
+from twofold.infra.settings import Settings
+from twofold.tables.refresh import open_platform
 
 
 def plan(settings: Settings, name: str) -> Plan:
@@ -48,7 +48,7 @@ def test_apply_at_a_busy_table_restarts_its_streams_and_plans_again(
     monkeypatch.setattr(code_plan, "plan_code", lambda *_, **__: made)
     monkeypatch.setattr(plan_difference, "other_rows", lambda *_: {"plant.hours": 1})
     monkeypatch.setattr(plan_difference, "differs_little", lambda *_: is_little)
-    monkeypatch.setattr("analysts.analytics_file.write_analytics", lambda *_: did.append("views"))
+    monkeypatch.setattr("twofold.analysts.analytics_file.write_analytics", lambda *_: did.append("views"))
     if is_little:
         plan_commands.apply(approved.id)
         assert did == [approved.id, "restarted", made.id, "restarted", "views"]

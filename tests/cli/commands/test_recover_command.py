@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import recover_command
-from infra.process.file_locks import exclusive
-from infra.settings import Settings
+from twofold.cli.commands import recover_command
+from twofold.infra.process.file_locks import exclusive
+from twofold.infra.settings import Settings
 from tests.cli.conftest import Cli
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.commands.session_commands import create_views
-from infra.delta.lake import Lake
+from twofold.cli.commands.session_commands import create_views
+from twofold.infra.delta.lake import Lake
 from tests.cli.conftest import Cli
 from tests.worlds import World
 

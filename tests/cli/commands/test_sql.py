@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from analysts.analytics_file import write_analytics
-from cli.sql_query import Analyst
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from infra.sql.names import DUCKDB
-from streaming.query.progress import Progress, read, write
-from tables.declare.registry import Registry
+from twofold.analysts.analytics_file import write_analytics
+from twofold.cli.sql_query import Analyst
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.infra.sql.names import DUCKDB
+from twofold.streaming.query.progress import Progress, read, write
+from twofold.tables.declare.registry import Registry
 from tests.cli.conftest import Cli, at
 from tests.tables.declared import a_table
 

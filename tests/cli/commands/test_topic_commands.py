@@ -9,16 +9,16 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 
-from cli.commands.topic_commands import keyed
-from infra.settings import Settings
-from tables.declare import registry
+from twofold.cli.commands.topic_commands import keyed
+from twofold.infra.settings import Settings
+from twofold.tables.declare import registry
 from tests.cli.conftest import Cli
 from tests.tables.declared import written
 from tests.tables.refresh.events.test_hostile_records import records
 
 DEVICES = '''\
 """States of devices."""
-from tables import Topic, key
+from twofold import Topic, key
 
 TOPIC = Topic(
     schema={"device": key(), "at": "timestamp", "state": "string?"},

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands.platform_commands import print_addresses
-from cli.platform_start import _ensure_topics, _failed, _wait_spark
-from infra.airflow.airflow_processes import passwords
-from infra.chosen_domains import choose_domains
-from infra.delta.lake import Lake
-from infra.errors import BadSetting
-from infra.kafka.record_producer import producing
-from infra.postgres.database_connection import password
-from infra.process.supervisor import ProcessState
-from infra.settings import Settings
-from status.observer import Observer
-from status.parts.captures import capture_findings
-from streaming.query.progress import Progress, read, write
-from tables.declare.registry import load, running
-from tables.refresh.events import lost_offsets
-from tables.refresh.events.lost_offsets import Gap
+from twofold.cli.commands.platform_commands import print_addresses
+from twofold.cli.platform_start import _ensure_topics, _failed, _wait_spark
+from twofold.infra.airflow.airflow_processes import passwords
+from twofold.infra.chosen_domains import choose_domains
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadSetting
+from twofold.infra.kafka.record_producer import producing
+from twofold.infra.postgres.database_connection import password
+from twofold.infra.process.supervisor import ProcessState
+from twofold.infra.settings import Settings
+from twofold.status.observer import Observer
+from twofold.status.parts.captures import capture_findings
+from twofold.streaming.query.progress import Progress, read, write
+from twofold.tables.declare.registry import load, running
+from twofold.tables.refresh.events import lost_offsets
+from twofold.tables.refresh.events.lost_offsets import Gap
 from tests.cli.conftest import Cli
 from tests.plant import plant
 from tests.tables.declared import written
@@ -53,14 +53,14 @@ def test_an_error_from_before_the_driver_started_is_not_reported(
 ) -> None:
     settings, registry, now = Settings(home=tmp_path / "home"), plant(tmp_path / "declared"), datetime.now(UTC)
     driver = ProcessState(name="stream-plant", state="RUNNING", pid=7, uptime_s=60.0, starts=1, detail="")
-    monkeypatch.setattr("infra.process.supervisor.state", lambda _: [driver])
+    monkeypatch.setattr("twofold.infra.process.supervisor.state", lambda _: [driver])
     for query, age_s in {"hours": 5, "kept": 300, "newest": None, "gone": 5}.items():
         failed_at = None if age_s is None else now - timedelta(seconds=age_s)
         error = "" if age_s is None else f"fails at {query}"
         write(settings, Progress(domain="plant", query=query, error=error, failed_at=failed_at))
     assert [p.failed_at is None for p in read(settings)] == [False, False, False, True]
     assert [(p.query, p.error) for p in _failed(settings, registry, "plant")] == [("hours", "fails at hours")]
-    monkeypatch.setattr("infra.process.supervisor.state", lambda _: [])
+    monkeypatch.setattr("twofold.infra.process.supervisor.state", lambda _: [])
     assert _failed(settings, registry, "plant") == []
 
 
@@ -92,7 +92,7 @@ def test_lost_records_of_a_domain_that_is_not_run_fail_no_status(cli: Cli, home:
 def test_doctor_asks_no_database_that_no_chosen_domain_captures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infra.process.supervisor.is_running", lambda _: True)
+    monkeypatch.setattr("twofold.infra.process.supervisor.is_running", lambda _: True)
     settings = Settings(home=tmp_path / "home", connect_port=1, database_port=2)
     assert capture_findings(settings, load().restricted_to(["flights"])) == []
     [unreachable] = capture_findings(settings, load().restricted_to(["shop"]))
@@ -108,8 +108,8 @@ def test_commands_without_names_are_of_the_chosen_domains(
         asked.append(names)
         return []
 
-    monkeypatch.setattr("batch.reconcile.reconcile", run)
-    monkeypatch.setattr("batch.quality_check.quality", run)
+    monkeypatch.setattr("twofold.batch.reconcile.reconcile", run)
+    monkeypatch.setattr("twofold.batch.quality_check.quality", run)
     assert [cli("reconcile").code, cli("quality").code] == [0, 0]
     choose_domains(Settings(home=home), ["shop"])
     assert [cli("reconcile").code, cli("quality").code] == [0, 0]
@@ -125,8 +125,8 @@ def test_a_spark_server_that_ran_before_is_not_warmed_again(
 ) -> None:
     server = ProcessState(name="spark", state="RUNNING", pid=pid, uptime_s=60.0, starts=1, detail="")
     asked: list[bool] = []
-    monkeypatch.setattr("infra.process.supervisor.state", lambda _: [replace(server, name="broker", pid=5), server])
-    monkeypatch.setattr("infra.spark.spark_client.wait_warm", lambda _, *, is_new: asked.append(is_new))
+    monkeypatch.setattr("twofold.infra.process.supervisor.state", lambda _: [replace(server, name="broker", pid=5), server])
+    monkeypatch.setattr("twofold.infra.spark.spark_client.wait_warm", lambda _, *, is_new: asked.append(is_new))
     _wait_spark(Settings(home=tmp_path), before)
     assert asked == [is_new]
 
@@ -135,7 +135,7 @@ def test_a_spark_server_that_ran_before_is_not_warmed_again(
 def test_up_makes_the_keys_of_persons_once(broker: Settings, home: Path, tmp_path: Path) -> None:
     text = '''
         """Logins."""
-        from tables import Topic, personal
+        from twofold import Topic, personal
         TOPIC = Topic(
             schema={"customer": "string", "at": "timestamp", "mail": personal("customer")},
             event_time="at", message_key="customer", dedup_keys=["customer"],
@@ -159,7 +159,7 @@ def test_up_makes_the_keys_of_persons_once(broker: Settings, home: Path, tmp_pat
 def test_passwords_are_printed_when_asked_for_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], are_shown: bool
 ) -> None:
-    monkeypatch.setattr("cli.commands.platform_commands.out._width", 400)
+    monkeypatch.setattr("twofold.cli.commands.platform_commands.out._width", 400)
     settings = Settings(home=tmp_path, airflow_users="vera:viewer", airflow_password="sesame")
     print_addresses(settings, load(), with_passwords=are_shown)
     printed = capsys.readouterr().out

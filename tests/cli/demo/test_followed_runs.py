@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from cli.demo import dag_runs
-from infra.airflow.airflow_api import Client, TaskState
+from twofold.cli.demo import dag_runs
+from twofold.infra.airflow.airflow_api import Client, TaskState
 
 
 class Clock:

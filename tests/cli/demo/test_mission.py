@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from cli.demo.mission import STEPS, _edited, _misread
-from infra.delta.lake import Lake
-from infra.errors import ProcessFailed
-from infra.settings import ROOT, Settings
-from tables.declare.registry import load
+from twofold.cli.demo.mission import STEPS, _edited, _misread
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.settings import ROOT, Settings
+from twofold.tables.declare.registry import load
 from tests.cli.conftest import Cli
-from traffic.sources import MISSIONS, Mission
+from twofold.traffic.sources import MISSIONS, Mission
 
 
 @pytest.mark.parametrize("domain", MISSIONS)

@@ -14,16 +14,16 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from infra.keys.key_store import make_keys
-from infra.settings import Settings
-from tables.declare import registry
-from tables.refresh.events.record_sealer import sealing
+from twofold.infra.keys.key_store import make_keys
+from twofold.infra.settings import Settings
+from twofold.tables.declare import registry
+from twofold.tables.refresh.events.record_sealer import sealing
 from tests.cli.conftest import Cli
 from tests.tables.declared import written
 
 LETTERS = '''
     """Letters of customers."""
-    from tables import Topic, person, personal
+    from twofold import Topic, person, personal
     TOPIC = Topic(
         schema={
             "id": "int", "sender": "string", "receiver": "int", "at": "timestamp", "mail": personal("sender"),

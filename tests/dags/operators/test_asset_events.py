@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.errors import ProcessFailed
+from twofold.infra.errors import ProcessFailed
 
 
 def report(table: str, **facts: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class OutletEvents(dict[Any, Any]):
 
 def events_of(results: dict[str, Any]) -> dict[str, Any]:
     """A context in which tasks have returned these results."""
-    from dags.operators.assets import changes_of
+    from twofold.dags.operators.assets import changes_of
 
     instance = SimpleNamespace(xcom_pull=lambda task_ids: results.get(task_ids))
     outlets = OutletEvents({changes_of("flights"): Events()})
@@ -77,8 +77,8 @@ def days_of(given: dict[str, Any]) -> dict[str, list[str]]:
 def announcement(sources: list[str], *, with_tables: bool) -> Any:
     from airflow.sdk import DAG
 
-    from dags.operators.asset_events import AssetEventsOperator
-    from dags.operators.assets import changes_of
+    from twofold.dags.operators.asset_events import AssetEventsOperator
+    from twofold.dags.operators.assets import changes_of
 
     with DAG("flights.reconcile", schedule=None):
         return AssetEventsOperator(
@@ -133,8 +133,8 @@ def test_where_nothing_changed_there_is_no_event(result: Any) -> None:
 def test_quality_checks_what_was_announced_since_and_all_when_by_hand() -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
-    from dags.operators.asset_events import tables_to_check
-    from dags.operators.assets import domain_asset
+    from twofold.dags.operators.asset_events import tables_to_check
+    from twofold.dags.operators.assets import domain_asset
 
     asset = domain_asset("flights")
 
@@ -174,7 +174,7 @@ def test_a_broken_rule_fails_the_task_of_its_table() -> None:
     from airflow.sdk import DAG
     from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-    from dags.operators.quality_report import VerdictOperator, checked
+    from twofold.dags.operators.quality_report import VerdictOperator, checked
 
     with DAG("flights.quality", schedule=None):
         good, bad, other = (
@@ -191,7 +191,7 @@ def test_a_broken_rule_fails_the_task_of_its_table() -> None:
 
 
 def test_a_failure_is_one_event(caplog: pytest.LogCaptureFixture) -> None:
-    from dags.failure_log import log_failure
+    from twofold.dags.failure_log import log_failure
 
     instance = SimpleNamespace(dag_id="flights.reconcile", task_id="recompute", run_id="r", try_number=3)
     with caplog.at_level(logging.ERROR, logger="twofold.dags"):

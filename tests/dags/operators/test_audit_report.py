@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
-from dags.operators.audit_report import LogAuditOperator, TableAuditOperator, TopicAuditOperator, audited_topics
+from twofold.dags.operators.audit_report import LogAuditOperator, TableAuditOperator, TopicAuditOperator, audited_topics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.errors import BadArgument, ProcessFailed
-from infra.settings import ROOT
+from twofold.infra.errors import BadArgument, ProcessFailed
+from twofold.infra.settings import ROOT
 
 StandIn = Callable[[str], None]
 
@@ -26,7 +26,7 @@ StandIn = Callable[[str], None]
 def operator(**settings: Any) -> Any:
     from airflow.sdk import DAG
 
-    from dags.operators.command_operator import CommandOperator
+    from twofold.dags.operators.command_operator import CommandOperator
 
     with DAG("flights.reconcile", schedule=None):
         return CommandOperator(**{"task_id": "recompute", "command": "reconcile", **settings})
@@ -46,7 +46,7 @@ def test_the_last_json_document_on_stdout_is_the_result(stand_in: StandIn) -> No
 
 
 def test_lines_are_logged_while_the_command_runs(tmp_path: Path) -> None:
-    from dags.operators.managed_subprocess import ManagedSubprocess
+    from twofold.dags.operators.managed_subprocess import ManagedSubprocess
 
     script = (
         "import sys, time; print('[1]', flush=True); print('half way', file=sys.stderr, flush=True); time.sleep(1); "
@@ -61,7 +61,7 @@ def test_lines_are_logged_while_the_command_runs(tmp_path: Path) -> None:
 
 
 def test_a_blocked_log_loses_nothing_of_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dags.operators import managed_subprocess
+    from twofold.dags.operators import managed_subprocess
 
     monkeypatch.setattr(managed_subprocess, "LOG_WAIT_S", 0.1)
     script = "import json; print(json.dumps({'rows': list(range(5_000))}, indent=1))"
@@ -136,7 +136,7 @@ def fan_out(monkeypatch: pytest.MonkeyPatch, succeed: Callable[..., None]) -> An
     """`look` >> `a` >> `b`, of which only `b` has work."""
     from airflow.sdk import DAG, BaseOperator
 
-    from dags.operators import command_operator
+    from twofold.dags.operators import command_operator
 
     monkeypatch.setattr(command_operator, "Client", lambda _: SimpleNamespace(succeed=succeed))
     with DAG("flights.reconcile", schedule=None):
@@ -178,7 +178,7 @@ WORKER = """
 import signal, sys
 from unittest.mock import patch
 from airflow.sdk import DAG
-from dags.operators import command_operator as command
+from twofold.dags.operators import command_operator as command
 
 command.PROGRAM = (sys.executable, {script!r})
 with DAG("flights.reconcile", schedule=None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dags.operators.params import (
+from twofold.dags.operators.params import (
     audit_arguments,
     audit_topic_arguments,
     awaited_arguments,
@@ -15,7 +15,7 @@ from dags.operators.params import (
     replay_arguments,
     wait_s,
 )
-from infra.errors import BadArgument
+from twofold.infra.errors import BadArgument
 
 TABLES = ["flights.flights", "flights.carrier_days"]
 TOPICS = ["flights.departures"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dags.operators.plan_approval import Approval, PlanApproval, PlanOperator, published_plan
+from twofold.dags.operators.plan_approval import Approval, PlanApproval, PlanOperator, published_plan
 
 FOUND: dict[str, Any] = {
     "plan": {"id": "repair-1-abc", "changes": [{}], "asks": True},

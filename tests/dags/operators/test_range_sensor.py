@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dags.operators.params import awaited_arguments
+from twofold.dags.operators.params import awaited_arguments
 
 TOPIC = "flights.departures"
 BEYOND = "import json, sys; print(json.dumps({'error': 'the archive reaches up to 40', 'hint': 'wait'})); sys.exit(75)"
@@ -31,7 +31,7 @@ def look(ago_min: int | None = None, **params: object) -> object:
     """What one look ends with."""
     from airflow.sdk import DAG
 
-    from dags.operators.range_sensor import RangeSensor
+    from twofold.dags.operators.range_sensor import RangeSensor
 
     with DAG("flights.replay", schedule=None):
         sensor: Any = RangeSensor(

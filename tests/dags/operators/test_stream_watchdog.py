@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dags.operators.stream_watchdog import is_by_stream, stream_events
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.errors import ProcessFailed
-from infra.process.file_locks import exclusive
-from infra.settings import Settings
-from status.snapshot import StreamHealth
+from twofold.dags.operators.stream_watchdog import is_by_stream, stream_events
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.process.file_locks import exclusive
+from twofold.infra.settings import Settings
+from twofold.status.snapshot import StreamHealth
 
 WELL = StreamHealth(
     driver="stream-flights", down={}, missing=[], stalled=[], failed=[], slow=[], lost=[], captures=[]
@@ -38,7 +38,7 @@ def watch(
     """Runs the task against one status after the other; what it returned, and what it restarted."""
     from airflow.sdk import DAG, AssetAlias
 
-    from dags.operators.stream_watchdog import StreamOperator
+    from twofold.dags.operators.stream_watchdog import StreamOperator
 
     def run(*statuses: dict[str, Any], comes_back: bool = True) -> tuple[Any, list[str]]:
         for number, one in enumerate(statuses):
@@ -54,8 +54,8 @@ def watch(
             if not comes_back:
                 raise ProcessFailed(f"{name}: spawn error")
 
-        monkeypatch.setattr("infra.process.supervisor.restart", restart)
-        monkeypatch.setattr("dags.operators.stream_watchdog.RESTART_WAIT_S", 0)
+        monkeypatch.setattr("twofold.infra.process.supervisor.restart", restart)
+        monkeypatch.setattr("twofold.dags.operators.stream_watchdog.RESTART_WAIT_S", 0)
         with DAG("flights.stream", schedule=None):
             task = StreamOperator(task_id="watch", domain="flights", changes=AssetAlias("flights.changed"))
         context = {"ti": SimpleNamespace(xcom_pull=lambda **_: None)}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dags.operators.command_report import read_reports
-from infra.errors import ProcessFailed
+from twofold.dags.operators.command_report import read_reports
+from twofold.infra.errors import ProcessFailed
 from tests.dags.operators.test_asset_events import added, events_of, execute, report
 
 
@@ -15,8 +15,8 @@ def table_task(monkeypatch: pytest.MonkeyPatch, results: dict[str, Any]) -> Any:
     """The task of flights.a; the command reports for each table what `results` has."""
     from airflow.sdk import DAG
 
-    from dags.operators.assets import changes_of
-    from dags.operators.table_work import ReconcileOperator
+    from twofold.dags.operators.assets import changes_of
+    from twofold.dags.operators.table_work import ReconcileOperator
 
     monkeypatch.setattr(ReconcileOperator, "run", lambda self, arguments: results[arguments[1]])
     with DAG("flights.reconcile", schedule=None):
@@ -31,7 +31,7 @@ def test_a_corrected_table_has_an_event_of_its_asset(monkeypatch: pytest.MonkeyP
 
 
 def test_the_log_says_what_was_late_and_which_rows_changed() -> None:
-    from dags.operators.table_work import lines_of
+    from twofold.dags.operators.table_work import lines_of
 
     counts = {"changed": 6, "updated": 6, "touched": 2, "scopes": 3, "corrected": ["origin=JFK: flights 3 -> 4"]}
     late, upstream = report("flights.a", **counts), report("flights.a", cause="upstream", pending=2)
@@ -75,7 +75,7 @@ def test_a_result_of_another_form_is_refused(monkeypatch: pytest.MonkeyPatch, do
 
 
 def test_tables_that_are_named_or_changed_or_wrong_have_work() -> None:
-    from dags.operators.table_work import with_work
+    from twofold.dags.operators.table_work import with_work
 
     behind = {"announce", "all_right"}
     assert with_work(["flights.a", "flights.b"]) == {"flights.a", "flights.b"} | behind

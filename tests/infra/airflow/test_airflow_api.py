@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from infra.airflow import airflow_api
-from infra.airflow.airflow_api import Client
-from infra.errors import BadArgument, ProcessFailed
-from infra.settings import Settings
+from twofold.infra.airflow import airflow_api
+from twofold.infra.airflow.airflow_api import Client
+from twofold.infra.errors import BadArgument, ProcessFailed
+from twofold.infra.settings import Settings
 
 
 @dataclass

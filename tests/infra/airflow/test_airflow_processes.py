@@ -10,11 +10,11 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from infra.airflow import airflow_api, airflow_processes
-from infra.errors import BadArgument, ProcessFailed
-from infra.process import supervisor
-from infra.settings import ROOT, Settings
-from status.parts.unloaded_dags import why_unloaded
+from twofold.infra.airflow import airflow_api, airflow_processes
+from twofold.infra.errors import BadArgument, ProcessFailed
+from twofold.infra.process import supervisor
+from twofold.infra.settings import ROOT, Settings
+from twofold.status.parts.unloaded_dags import why_unloaded
 from tests.infra.conftest import Eventually
 
 

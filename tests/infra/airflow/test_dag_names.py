@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.airflow.dag_names import dag_run_of
+from twofold.infra.airflow.dag_names import dag_run_of
 
 DAG, RUN = "AIRFLOW_CTX_DAG_ID", "AIRFLOW_CTX_DAG_RUN_ID"
 

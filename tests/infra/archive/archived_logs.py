@@ -13,11 +13,11 @@ from crc32c import crc32c
 from fsspec.core import url_to_fs
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from infra.archive.format.segment import Segment
-from infra.archive.format.segment_store import Store
-from infra.archive.format.storage_layout import LocalTieredStorage
-from infra.archive.read_plan import SPLIT_BYTES, Archive
-from infra.archive.segment_manifest import ArchivedPartition, Piece
+from twofold.infra.archive.format.segment import Segment
+from twofold.infra.archive.format.segment_store import Store
+from twofold.infra.archive.format.storage_layout import LocalTieredStorage
+from twofold.infra.archive.read_plan import SPLIT_BYTES, Archive
+from twofold.infra.archive.segment_manifest import ArchivedPartition, Piece
 
 TOPIC, TOPIC_ID, SEGMENT_ID = "log", UUID(int=7), UUID(int=11)
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from infra.archive.archive_frame import frame
-from infra.archive.segment_reader import read_all
-from infra.errors import NotArchived
-from infra.kafka.record_columns import SCHEMA
+from twofold.infra.archive.archive_frame import frame
+from twofold.infra.archive.segment_reader import read_all
+from twofold.infra.errors import NotArchived
+from twofold.infra.kafka.record_columns import SCHEMA
 from tests.infra.archive.archived_logs import LZ4, TOPIC, Batch, Record, archive_of, stored
 
 if TYPE_CHECKING:

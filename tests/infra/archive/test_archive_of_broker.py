@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.audit.mismatches import Mismatch, find_mismatches
-from infra.archive.archive_catalog import open_archive
-from infra.archive.archive_frame import frame
-from infra.archive.archive_source import ArchiveSource
-from infra.archive.format.storage_layout import LocalTieredStorage
-from infra.archive.log_union import broker_frame, log_frame
-from infra.archive.read_plan import Archive
-from infra.archive.segment_reader import read_all
-from infra.errors import NotArchived
-from infra.kafka import broker as kafka
-from infra.kafka import topic_admin
-from infra.kafka.record_columns import COLUMNS, HEADERS, RECORD
-from infra.kafka.topic_admin import TopicSpec
-from infra.kafka.uncommitted_offsets import in_transactions
-from infra.process import supervisor
-from infra.settings import Settings
+from twofold.batch.audit.mismatches import Mismatch, find_mismatches
+from twofold.infra.archive.archive_catalog import open_archive
+from twofold.infra.archive.archive_frame import frame
+from twofold.infra.archive.archive_source import ArchiveSource
+from twofold.infra.archive.format.storage_layout import LocalTieredStorage
+from twofold.infra.archive.log_union import broker_frame, log_frame
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_reader import read_all
+from twofold.infra.errors import NotArchived
+from twofold.infra.kafka import broker as kafka
+from twofold.infra.kafka import topic_admin
+from twofold.infra.kafka.record_columns import COLUMNS, HEADERS, RECORD
+from twofold.infra.kafka.topic_admin import TopicSpec
+from twofold.infra.kafka.uncommitted_offsets import in_transactions
+from twofold.infra.process import supervisor
+from twofold.infra.settings import Settings
 from tests.infra.archive.archived_logs import seal
 from tests.infra.conftest import Eventually
 

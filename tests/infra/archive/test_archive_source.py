@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from infra.archive.archive_source import ArchiveSource, asked_ranges
-from infra.archive.read_plan import ArchivedBounds
-from infra.errors import BadArgument, NotArchived
+from twofold.infra.archive.archive_source import ArchiveSource, asked_ranges
+from twofold.infra.archive.read_plan import ArchivedBounds
+from twofold.infra.errors import BadArgument, NotArchived
 
 BOUNDS = {0: ArchivedBounds(start=2, end=10), 1: ArchivedBounds(start=0, end=7)}
 

@@ -18,11 +18,11 @@ import cramjam
 import pytest
 from kafka.record import MemoryRecords
 
-from infra.archive.read_plan import Archive
-from infra.archive.segment_reader import read_all
-from infra.errors import CorruptSegment
-from infra.kafka.record_columns import SCHEMA
-from infra.settings import ROOT
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_reader import read_all
+from twofold.infra.errors import CorruptSegment
+from twofold.infra.kafka.record_columns import SCHEMA
+from twofold.infra.settings import ROOT
 from tests.infra.archive.archived_logs import (
     ABORT,
     COMMIT,

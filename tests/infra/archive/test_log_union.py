@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.archive.log_union import Stretch, _require_meeting, _rounds, split
-from infra.archive.read_plan import ArchivedBounds
-from infra.errors import LogGap, NotArchived
-from infra.kafka.topic_admin import PartitionOffsets
+from twofold.infra.archive.log_union import Stretch, _require_meeting, _rounds, split
+from twofold.infra.archive.read_plan import ArchivedBounds
+from twofold.infra.errors import LogGap, NotArchived
+from twofold.infra.kafka.topic_admin import PartitionOffsets
 
 edges = st.lists(st.integers(0, 12), max_size=8, unique=True).map(sorted)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import UUID
 
-from infra.archive.read_plan import ArchivedBounds
+from twofold.infra.archive.read_plan import ArchivedBounds
 from tests.infra.archive.archived_logs import TOPIC, Batch, Record, archive_of, stored
 
 

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from infra.archive import read_tasks
-from infra.archive.read_tasks import fine, grouped
-from infra.archive.segment_reader import Part, read_all
+from twofold.infra.archive import read_tasks
+from twofold.infra.archive.read_tasks import fine, grouped
+from twofold.infra.archive.segment_reader import Part, read_all
 from tests.infra.archive.archived_logs import TOPIC, Batch, Record, archive_of, stored
 
 

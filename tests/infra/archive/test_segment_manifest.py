@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from infra.archive.format.segment import Epochs, Segment
-from infra.archive.format.segment_metadata import (
+from twofold.infra.archive.format.segment import Epochs, Segment
+from twofold.infra.archive.format.segment_metadata import (
     Announced,
     PartitionDeleted,
     Record,
@@ -17,8 +17,8 @@ from infra.archive.format.segment_metadata import (
     Updated,
     parse,
 )
-from infra.archive.format.storage_layout import LocalTieredStorage
-from infra.archive.segment_manifest import archived, copied_segments
+from twofold.infra.archive.format.storage_layout import LocalTieredStorage
+from twofold.infra.archive.segment_manifest import archived, copied_segments
 from tests.infra.archive.archived_logs import TOPIC, TOPIC_ID
 
 # Two values that a broker of Kafka 4.3.1 wrote: a segment is announced, then its copy is complete.

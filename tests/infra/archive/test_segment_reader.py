@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infra.archive.read_plan import Archive
-from infra.archive.segment_reader import read
-from infra.errors import BadArgument, CorruptSegment, LogGap, NotArchived
-from infra.kafka.record_columns import SCHEMA
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_reader import read
+from twofold.infra.errors import BadArgument, CorruptSegment, LogGap, NotArchived
+from twofold.infra.kafka.record_columns import SCHEMA
 from tests.infra.archive.archived_logs import (
     ABORT,
     COMMIT,
@@ -186,7 +186,7 @@ def test_offsets_before_the_archive_and_holes_in_it_are_named(tmp_path: Path) ->
 
 def test_a_segment_of_more_than_a_window_is_read_by_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = [Batch(base=base, records=[Record(value=b"z" * 700)] * 3).encode() for base in range(0, 90, 3)]
-    monkeypatch.setattr("infra.archive.segment_reader.WINDOW_BYTES", 1_000)
+    monkeypatch.setattr("twofold.infra.archive.segment_reader.WINDOW_BYTES", 1_000)
     archive = archive_of(tmp_path, [stored(batches)])
 
     assert table(archive, 0, 90)["offset"].to_pylist() == list(range(90))

@@ -9,14 +9,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from infra.capture import debezium_connector, kafka_connect
-from infra.capture.captured_table import Capture
-from infra.capture.debezium_connector import configuration, require_no_gap
-from infra.capture.log_marks import MARK_CHANGES
-from infra.errors import CaptureFailed
-from infra.postgres.database_connection import supervised_address
-from infra.settings import Settings
-from outputs.targets.open_target import DATABASE
+from twofold.infra.capture import debezium_connector, kafka_connect
+from twofold.infra.capture.captured_table import Capture
+from twofold.infra.capture.debezium_connector import configuration, require_no_gap
+from twofold.infra.capture.log_marks import MARK_CHANGES
+from twofold.infra.errors import CaptureFailed
+from twofold.infra.postgres.database_connection import supervised_address
+from twofold.infra.settings import Settings
+from twofold.outputs.targets.open_target import DATABASE
 from tests.support.postgres import Server
 
 CAPTURE = Capture(topic="bank.people", table="public.people")

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.capture.captured_table import UNCHANGED
-from tables.declare.sources.captured_topic import changes_of
-from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoded, Decoder
+from twofold.infra.capture.captured_table import UNCHANGED
+from twofold.tables.declare.sources.captured_topic import changes_of
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoded, Decoder
 from tests.tables.declared import bound_as
 
 TOPIC = bound_as(

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from infra.delta.delta_writer import Writer
-from infra.delta.lake import Lake
-from infra.settings import Engine, Settings
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Engine, Settings
 from tests.infra.delta.counts import NAME, SCHEMA
 
 ENGINES = [pytest.param("delta-rs"), pytest.param("spark", marks=pytest.mark.spark)]

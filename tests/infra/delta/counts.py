@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from infra.delta.delta_writer import BEFORE, CHANGE, CommitTag
-from infra.delta.lake import Lake
+from twofold.infra.delta.delta_writer import BEFORE, CHANGE, CommitTag
+from twofold.infra.delta.lake import Lake
 
 NAME = "plant.counts"
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("x", pa.float64())])

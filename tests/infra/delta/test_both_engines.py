@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from infra.delta.compaction import compact
-from infra.delta.delta_writer import Writer, Written
-from infra.delta.lake import Lake
-from infra.errors import QualityFailed, SchemaMismatch
-from infra.rows.sizes import collect_if_small
-from infra.settings import Engine, Settings
+from twofold.infra.delta.compaction import compact
+from twofold.infra.delta.delta_writer import Writer, Written
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import QualityFailed, SchemaMismatch
+from twofold.infra.rows.sizes import collect_if_small
+from twofold.infra.settings import Engine, Settings
 from tests.infra.delta.counts import NAME, SCHEMA, Row, difference, rows, stamp, stored
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batch.late_rows import missed_by_streams
-from infra.delta.change_feed import changed_rows, sides_of
-from infra.delta.compaction import compact
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.errors import ChangesUnread
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, REPLAYED
+from twofold.batch.late_rows import missed_by_streams
+from twofold.infra.delta.change_feed import changed_rows, sides_of
+from twofold.infra.delta.compaction import compact
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import ChangesUnread
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, REPLAYED
 from tests.infra.delta.test_lake import clean_log
 
 NAME = "plant.readings"

@@ -9,9 +9,9 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from infra.delta.compaction import Extent, compact, is_mixed, merged_size
-from infra.delta.delta_writer import CommitTag, Writer, Written
-from infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.delta.compaction import Extent, compact, is_mixed, merged_size
+from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
+from twofold.infra.delta.lake import QUARANTINE, Lake
 
 NAME = "plant.hours"
 SCHEMA = pa.schema([("sensor", pa.string()), ("hour", pa.timestamp("us", tz="UTC")), ("total", pa.float64())])
@@ -44,7 +44,7 @@ def stored(lake: Lake) -> pa.Table:
 
 @pytest.fixture
 def writer(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Writer:
-    monkeypatch.setattr("infra.delta.compaction.TARGET", TARGET)
+    monkeypatch.setattr("twofold.infra.delta.compaction.TARGET", TARGET)
     lake.ensure(NAME, SCHEMA, statistics=["sensor", "hour"])
     return Writer(lake, NAME)
 
@@ -117,8 +117,8 @@ def test_rows_that_a_correction_has_mixed_are_sorted_apart_again(lake: Lake, wri
 def test_the_end_of_a_table_too_long_to_be_sorted_does_not_grow(
     lake: Lake, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infra.delta.compaction._MOST", 0)
-    monkeypatch.setattr("infra.delta.compaction._FILES", 4)
+    monkeypatch.setattr("twofold.infra.delta.compaction._MOST", 0)
+    monkeypatch.setattr("twofold.infra.delta.compaction._FILES", 4)
     for at in range(100):
         revise(writer, at + 1, range(max(0, at - 1), at + 1))
         if at % 10 == 9:
@@ -144,7 +144,7 @@ def test_files_grow_with_a_large_table_and_not_beyond_a_bound(total: int, size: 
 def test_a_table_that_is_kept_small_is_compacted_by_every_hundredth_commit(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infra.delta.delta_writer._TIDY_EVERY", 5)
+    monkeypatch.setattr("twofold.infra.delta.delta_writer._TIDY_EVERY", 5)
     name = "plant.readings" + QUARANTINE
     lake.ensure(name, SCHEMA, statistics=["hour"])
     for number in range(1, 6):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.delta.delta_writer import Writer, Written
-from infra.delta.lake import Lake
-from infra.errors import QualityFailed, SchemaMismatch
-from infra.settings import Settings
+from twofold.infra.delta.delta_writer import Writer, Written
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import QualityFailed, SchemaMismatch
+from twofold.infra.settings import Settings
 from tests.infra.delta.counts import NAME, SCHEMA, Row, difference, rows, stamp, stored
 
 

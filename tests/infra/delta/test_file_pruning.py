@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from infra.delta.file_pruning import ValueBounds, prune_files
-from infra.instants import Interval, epoch_ms
+from twofold.infra.delta.file_pruning import ValueBounds, prune_files
+from twofold.infra.instants import Interval, epoch_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.file_pruning import ValueBounds, prune_files
-from infra.delta.file_statistics import bounds_of
-from infra.delta.lake import Lake
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.file_pruning import ValueBounds, prune_files
+from twofold.infra.delta.file_statistics import bounds_of
+from twofold.infra.delta.lake import Lake
 from tests.support.duckdb_extensions import with_extension
 
 if TYPE_CHECKING:

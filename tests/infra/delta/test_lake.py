@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from infra.delta.compaction import compact
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake, with_comments
-from infra.errors import BadArgument, DamagedLog, SchemaMismatch
+from twofold.infra.delta.compaction import compact
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake, with_comments
+from twofold.infra.errors import BadArgument, DamagedLog, SchemaMismatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -175,7 +175,7 @@ def test_processes_that_add_the_same_columns_at_once_agree(lake: Lake, counts: W
 def test_a_commit_that_a_crash_cut_off_is_an_error(
     lake: Lake, counts: Writer, monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
-    monkeypatch.setattr("infra.delta.lake._WAITS_S", ())
+    monkeypatch.setattr("twofold.infra.delta.lake._WAITS_S", ())
     append(counts, 1, rows(a=1))
     log = Path(lake.uri(NAME), "_delta_log", f"{1:020d}.json")
     log.write_bytes(log.read_bytes()[:left])
@@ -192,7 +192,7 @@ def test_a_commit_that_is_being_written_is_waited_for(
     log = Path(lake.uri(NAME), "_delta_log", f"{1:020d}.json")
     whole = log.read_bytes()
     log.write_bytes(b"")
-    monkeypatch.setattr("infra.delta.lake.time.sleep", lambda _: log.write_bytes(whole))
+    monkeypatch.setattr("twofold.infra.delta.lake.time.sleep", lambda _: log.write_bytes(whole))
     (commit,) = lake.commits(NAME, 0, 1)
     assert commit.changes
 
@@ -203,7 +203,7 @@ def test_a_commit_is_on_the_disk_before_anything_follows_from_it(
     append(counts, 1, rows(a=1))
     counts.upsert(rows(a=2), ["k"], CommitTag(app="merge", version=1))
     synced: list[Path] = []
-    monkeypatch.setattr("infra.atomic_write._sync", synced.append)
+    monkeypatch.setattr("twofold.infra.atomic_write._sync", synced.append)
     lake.settle(NAME, lake.version(NAME))
     assert {path.suffix for path in synced} == {".json", ".parquet", ""}
     assert any("_change_data" in path.parts for path in synced)

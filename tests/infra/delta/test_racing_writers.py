@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from infra.delta.delta_writer import Writer, Written
-from infra.delta.lake import Lake
-from infra.settings import ROOT, Settings
+from twofold.infra.delta.delta_writer import Writer, Written
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
 from tests.infra.delta.counts import NAME, SCHEMA, rows, stamp, stored
 
 if TYPE_CHECKING:
@@ -101,9 +101,9 @@ CHILD = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from infra.settings import Settings
-from infra.delta.lake import Lake
-from infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.settings import Settings
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.delta_writer import CommitTag, Writer
 
 writer = Writer(Lake(Settings(home=Path(sys.argv[1]), engine="delta-rs")), "plant.counts")
 print("ready", flush=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from infra.delta.change_feed import changed_rows
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.delta.table_copy import copy_table
-from infra.errors import BadArgument
+from twofold.infra.delta.change_feed import changed_rows
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.table_copy import copy_table
+from twofold.infra.errors import BadArgument
 
 NAME = "plant.hours"
 SCHEMA = pa.schema([("sensor", pa.string()), ("total", pa.int64())])

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.delta import delta_writer, trim
-from infra.delta.change_feed import changed_rows
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.history import Hold
-from infra.delta.lake import Lake
-from infra.delta.table_copy import copy_table
-from infra.delta.trim import Limits, Seen, Trim, next_floor
-from infra.errors import ChangesGone, WriteConflict
-from infra.settings import Settings
+from twofold.infra.delta import delta_writer, trim
+from twofold.infra.delta.change_feed import changed_rows
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.history import Hold
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.table_copy import copy_table
+from twofold.infra.delta.trim import Limits, Seen, Trim, next_floor
+from twofold.infra.errors import ChangesGone, WriteConflict
+from twofold.infra.settings import Settings
 from tests.support.short_history import NOTHING
 
 NAME = "plant.hours"

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from fsspec.implementations.local import LocalFileSystem
 
-from infra.delta.version_checksum import write_checksum
+from twofold.infra.delta.version_checksum import write_checksum
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

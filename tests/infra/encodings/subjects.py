@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import Decoded, Decoder
+from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import Decoded, Decoder
 from tests.tables.typed_records import raw
 
 

@@ -14,13 +14,13 @@ from typing import Any
 import fastavro
 import pytest
 
-from infra import jars
-from infra.encodings import schema_files
-from infra.errors import RegistryUnreachable
-from infra.java import java, java_version
-from infra.kafka.schema_registry import SchemaRegistry
-from infra.settings import ROOT
-from tables.declare.topic import Topic
+from twofold.infra import jars
+from twofold.infra.encodings import schema_files
+from twofold.infra.errors import RegistryUnreachable
+from twofold.infra.java import java, java_version
+from twofold.infra.kafka.schema_registry import SchemaRegistry
+from twofold.infra.settings import ROOT
+from twofold.tables.declare.topic import Topic
 from tests.infra.conftest import free_port
 from tests.infra.encodings.subjects import decoded, framed, reason, write_schemas
 from tests.servers import wait_until

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from infra.kafka import topic_admin
-from infra.kafka.group_member import GroupMember, joined
-from infra.kafka.record_producer import producing
-from infra.kafka.topic_admin import TopicSpec
-from infra.settings import Settings
+from twofold.infra.kafka import topic_admin
+from twofold.infra.kafka.group_member import GroupMember, joined
+from twofold.infra.kafka.record_producer import producing
+from twofold.infra.kafka.topic_admin import TopicSpec
+from twofold.infra.settings import Settings
 
 pytestmark = pytest.mark.platform
 

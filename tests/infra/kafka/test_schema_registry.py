@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from infra.errors import RegistryUnreachable
-from infra.kafka.schema_registry import SchemaRegistry
+from twofold.infra.errors import RegistryUnreachable
+from twofold.infra.kafka.schema_registry import SchemaRegistry
 
 GUID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 IMPORT = {"name": "common.proto", "subject": "common/value", "version": 2}

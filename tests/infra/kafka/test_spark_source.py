@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaProducer
 
-from infra.archive.log_union import broker_frame
-from infra.kafka import topic_admin
-from infra.kafka.topic_admin import TopicSpec
-from infra.settings import Settings
+from twofold.infra.archive.log_union import broker_frame
+from twofold.infra.kafka import topic_admin
+from twofold.infra.kafka.topic_admin import TopicSpec
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from kafka.errors import UnknownBrokerIdError
 
-from infra.errors import BrokerUnreachable
-from infra.kafka import topic_admin
-from infra.kafka.topic_admin import TopicSpec
-from infra.settings import Settings
+from twofold.infra.errors import BrokerUnreachable
+from twofold.infra.kafka import topic_admin
+from twofold.infra.kafka.topic_admin import TopicSpec
+from twofold.infra.settings import Settings
 from tests.infra.conftest import free_port
 
 

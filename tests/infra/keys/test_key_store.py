@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.delta.lake import Lake
-from infra.errors import BadArgument, BadSetting
-from infra.keys.ended_keys import FORGOTTEN, End, EndedKeys
-from infra.keys.key_store import Counts, KeyStore, Person, make_keys
-from infra.settings import ROOT, Settings
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument, BadSetting
+from twofold.infra.keys.ended_keys import FORGOTTEN, End, EndedKeys
+from twofold.infra.keys.key_store import Counts, KeyStore, Person, make_keys
+from twofold.infra.settings import ROOT, Settings
 
 ANN, BOB = Person("customer", "ann"), Person("customer", "bob")
 
@@ -266,8 +266,8 @@ def test_a_store_is_never_made_over_another(settings: Settings) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from infra.keys.key_store import KeyStore, Person
-from infra.settings import Settings
+from twofold.infra.keys.key_store import KeyStore, Person
+from twofold.infra.settings import Settings
 
 left = int(sys.argv[1])
 

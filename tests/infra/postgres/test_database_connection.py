@@ -11,10 +11,10 @@ from decimal import Decimal
 import psycopg
 import pytest
 
-from infra.errors import DatabaseUnreachable, StatementRefused
-from infra.postgres import database_connection
-from infra.postgres.database_connection import address, connected, password, query
-from infra.settings import Settings
+from twofold.infra.errors import DatabaseUnreachable, StatementRefused
+from twofold.infra.postgres import database_connection
+from twofold.infra.postgres.database_connection import address, connected, password, query
+from twofold.infra.settings import Settings
 from tests.infra.conftest import free_port
 from tests.support.postgres import Server
 from tests.support.sql_script import statements

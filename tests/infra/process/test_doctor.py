@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.process import doctor, supervisord
-from infra.process.doctor import Finding
-from infra.settings import Settings
+from twofold.infra.process import doctor, supervisord
+from twofold.infra.process.doctor import Finding
+from twofold.infra.settings import Settings
 
 
 def finding(settings: Settings, name: str) -> Finding:

@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from infra.errors import PortTaken
-from infra.process.ports import is_free, require_free
+from twofold.infra.errors import PortTaken
+from twofold.infra.process.ports import is_free, require_free
 from tests.infra.conftest import free_port
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.process.process_reaper import TAGS, ReaperCommand, has_ended, with_tag
-from infra.settings import ROOT
+from twofold.infra.process.process_reaper import TAGS, ReaperCommand, has_ended, with_tag
+from twofold.infra.settings import ROOT
 from tests.infra.conftest import Eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel keeps these promises on Linux only")
@@ -44,7 +44,7 @@ time.sleep(600)
 @contextlib.contextmanager
 def under_a_reaper(*command: str) -> Iterator[subprocess.Popen[bytes]]:
     reaper = subprocess.Popen(
-        [sys.executable, "-m", "infra.process.process_reaper", "--", sys.executable, "-c", *command], cwd=ROOT
+        [sys.executable, "-m", "twofold.infra.process.process_reaper", "--", sys.executable, "-c", *command], cwd=ROOT
     )
     try:
         yield reaper
@@ -72,7 +72,7 @@ def test_a_command_that_a_signal_ended_gives_128_and_its_number(tmp_path: Path, 
 
 
 def test_a_command_that_does_not_exist_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
-    command = [sys.executable, "-m", "infra.process.process_reaper", "--", "no-such-command"]
+    command = [sys.executable, "-m", "twofold.infra.process.process_reaper", "--", "no-such-command"]
 
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 127
     assert "Cannot run no-such-command" in capfd.readouterr().err
@@ -111,7 +111,7 @@ def test_the_command_is_stopped_when_the_parent_of_its_reaper_is_killed(tmp_path
             *[
                 sys.executable,
                 "-m",
-                "infra.process.process_reaper",
+                "twofold.infra.process.process_reaper",
                 "--",
                 sys.executable,
                 "-c",
@@ -133,7 +133,7 @@ def test_what_a_killed_reaper_left_is_gone_before_the_command_starts_again(
 ) -> None:
     command = ReaperCommand(argv=[sys.executable, "-c", DETACH, str(tmp_path / "pid"), "600"], tag=f"test-{tmp_path}")
     command.save(tmp_path / "command.json")
-    run = [sys.executable, "-m", "infra.process.process_reaper", "--command", str(tmp_path / "command.json")]
+    run = [sys.executable, "-m", "twofold.infra.process.process_reaper", "--command", str(tmp_path / "command.json")]
     first = subprocess.Popen(run, cwd=ROOT)
     daemon = started(tmp_path / "pid", eventually)
     first.kill()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from infra.errors import BrokerUnreachable, ProcessFailed, TwofoldError
-from infra.process.readiness import until_answered
+from twofold.infra.errors import BrokerUnreachable, ProcessFailed, TwofoldError
+from twofold.infra.process.readiness import until_answered
 
 
 class Server:

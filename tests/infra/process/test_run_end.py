@@ -9,12 +9,12 @@ import time
 import psutil
 import pytest
 
-from infra.process.process_reaper import has_ended
-from infra.settings import ROOT
+from twofold.infra.process.process_reaper import has_ended
+from twofold.infra.settings import ROOT
 
 RUN = """
 import subprocess, sys
-from infra.process.run_end import end_all_with_this_process
+from twofold.infra.process.run_end import end_all_with_this_process
 end_all_with_this_process()
 detached = "from subprocess import *; print(Popen(['sleep', '600'], start_new_session=True, stdout=DEVNULL).pid)"
 subprocess.run([sys.executable, "-c", detached])

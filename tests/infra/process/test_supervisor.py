@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.errors import BadArgument, ProcessFailed
-from infra.process import supervisor, supervisord
-from infra.process.process_reaper import has_ended, tagged_processes
-from infra.process.supervisor import ProcessState
-from infra.process.supervisord import Program
-from infra.settings import Settings
+from twofold.infra.errors import BadArgument, ProcessFailed
+from twofold.infra.process import supervisor, supervisord
+from twofold.infra.process.process_reaper import has_ended, tagged_processes
+from twofold.infra.process.supervisor import ProcessState
+from twofold.infra.process.supervisord import Program
+from twofold.infra.settings import Settings
 from tests.infra.conftest import Eventually
 
 FAILS_TWICE = """

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.process import twofold_command
-from infra.process.twofold_command import Answer, run_command
-from infra.settings import Settings
+from twofold.infra.process import twofold_command
+from twofold.infra.process.twofold_command import Answer, run_command
+from twofold.infra.settings import Settings
 
 SCRIPT = """#!/bin/sh
 case "$1" in

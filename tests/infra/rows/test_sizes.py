@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from infra.rows import sizes
-from infra.rows.sizes import held_if_small
+from twofold.infra.rows import sizes
+from twofold.infra.rows.sizes import held_if_small
 
 SCHEMA = pa.schema([("a", pa.int64())])
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.java import java
-from infra.settings import Settings
-from infra.spark import class_data_sharing
-from infra.spark.spark_session import class_options
+from twofold.infra.java import java
+from twofold.infra.settings import Settings
+from twofold.infra.spark import class_data_sharing
+from twofold.infra.spark.spark_session import class_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ def test_the_jvm_of_a_session_maps_the_archive(spark: SparkSession) -> None:
 
 def test_a_file_that_is_no_archive_is_passed_over_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = tmp_path / "spark.jsa"
-    monkeypatch.setattr("infra.spark.spark_session.class_archive", lambda _: archive)
+    monkeypatch.setattr("twofold.infra.spark.spark_session.class_archive", lambda _: archive)
     assert class_options(Settings()) == []
     archive.write_bytes(b"no archive" * 10_000)
 
@@ -46,17 +46,17 @@ def test_the_options_of_a_process_do_not_make_another_java(monkeypatch: pytest.M
 
 def test_an_archive_for_another_java_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = tmp_path / "spark.jsa"
-    monkeypatch.setattr("infra.spark.class_data_sharing.class_archive", lambda _: archive)
+    monkeypatch.setattr("twofold.infra.spark.class_data_sharing.class_archive", lambda _: archive)
     made: list[str] = []
 
     def record(command: list[str], **_: object) -> None:
         made.append(command[-1])
         Path(command[-1]).write_text(f"archive {len(made)}")
 
-    monkeypatch.setattr("infra.spark.class_data_sharing._made_for", lambda _: "Java 17")
-    monkeypatch.setattr("infra.spark.class_data_sharing.subprocess.run", record)
+    monkeypatch.setattr("twofold.infra.spark.class_data_sharing._made_for", lambda _: "Java 17")
+    monkeypatch.setattr("twofold.infra.spark.class_data_sharing.subprocess.run", record)
     assert [class_data_sharing.ensure(Settings()) for _ in range(2)] == [True, False]
-    monkeypatch.setattr("infra.spark.class_data_sharing._made_for", lambda _: "Java 21")
+    monkeypatch.setattr("twofold.infra.spark.class_data_sharing._made_for", lambda _: "Java 21")
     assert [class_data_sharing.ensure(Settings()) for _ in range(2)] == [True, False]
     assert archive.read_text() == "archive 2"
     assert sorted(file.name for file in tmp_path.iterdir()) == [class_data_sharing.STAMP, "spark.jsa"]

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.errors import BadSetting
-from infra.process import supervisor
-from infra.settings import ROOT, Settings
-from infra.spark.spark_client import find_endpoint
+from twofold.infra.errors import BadSetting
+from twofold.infra.process import supervisor
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.spark.spark_client import find_endpoint
 from tests.connect_session import remote
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.platform
 LONG_JOB = """
 import sys, time
 from pathlib import Path
-from infra.settings import Settings
-from infra.spark.spark_client import open_session
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_client import open_session
 
 def beat(pieces):
     for piece in pieces:

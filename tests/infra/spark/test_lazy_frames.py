@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.errors import BadDeclaration
-from infra.spark.lazy_frames import AsksForRows, only_lazily
-from tables.algebra.reading.function_plan import plan_of
-from tables.declare.analysis import rows_of
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.spark.lazy_frames import AsksForRows, only_lazily
+from twofold.tables.algebra.reading.function_plan import plan_of
+from twofold.tables.declare.analysis import rows_of
 from tests.tables.declared import a_table
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from infra.spark.plan_template import PlanTemplate, has_jvm
+from twofold.infra.spark.plan_template import PlanTemplate, has_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,11 +12,11 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.connect.client import SparkConnectClient
 
-from infra.errors import BadArgument, BadSetting, SparkUnreachable
-from infra.settings import Settings
-from infra.spark import spark_client
-from infra.spark.spark_client import connect, find_endpoint, naming_lost_server
-from infra.spark.spark_session import MEANING
+from twofold.infra.errors import BadArgument, BadSetting, SparkUnreachable
+from twofold.infra.settings import Settings
+from twofold.infra.spark import spark_client
+from twofold.infra.spark.spark_client import connect, find_endpoint, naming_lost_server
+from twofold.infra.spark.spark_session import MEANING
 from tests.infra.conftest import free_port
 
 
@@ -81,7 +81,7 @@ def test_an_endpoint_that_does_not_answer_is_given_up(settings: Settings, monkey
 
 
 def test_a_token_is_made_once_for_a_home(settings: Settings, tmp_path: Path) -> None:
-    from infra.spark.connect_server import token
+    from twofold.infra.spark.connect_server import token
 
     other = replace(settings, home=tmp_path / "other")
     assert token(settings) == token(settings) != token(other)

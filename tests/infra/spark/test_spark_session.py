@@ -7,10 +7,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from infra.errors import BadSetting, SparkUnreachable
-from infra.settings import Settings
-from infra.spark import executors
-from infra.spark.spark_session import configuration
+from twofold.infra.errors import BadSetting, SparkUnreachable
+from twofold.infra.settings import Settings
+from twofold.infra.spark import executors
+from twofold.infra.spark.spark_session import configuration
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from infra.duckdb_session import query
-from infra.sql.names import DATAFUSION, DUCKDB, POSTGRES, SPARK, Constant, Dialect
+from twofold.infra.duckdb_session import query
+from twofold.infra.sql.names import DATAFUSION, DUCKDB, POSTGRES, SPARK, Constant, Dialect
 
 ODD = st.text(st.sampled_from("'\"`\\{}[]$%?:;-/*\n\r\t é😀ab0"), max_size=12)
 TEXTS = ODD | st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=12)

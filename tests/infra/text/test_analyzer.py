@@ -7,8 +7,8 @@ from importlib import metadata
 
 import pytest
 
-from infra.errors import BadArgument
-from infra.text.analyzer import LANGUAGES, require_language, words
+from twofold.infra.errors import BadArgument
+from twofold.infra.text.analyzer import LANGUAGES, require_language, words
 from tests.support.duckdb_extensions import with_extension
 
 VOCABULARY = (

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from infra.text.printable import document, plain, restored
+from twofold.infra.text.printable import document, plain, restored
 
 
 @dataclass(frozen=True)

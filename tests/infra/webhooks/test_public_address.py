@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from infra.errors import BadSetting
-from infra.webhooks.public_address import allowed_networks, checked_address
+from twofold.infra.errors import BadSetting
+from twofold.infra.webhooks.public_address import allowed_networks, checked_address
 
 
 def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from infra.webhooks.signatures import secret_fault, signature_fault
+from twofold.infra.webhooks.signatures import secret_fault, signature_fault
 from tests.infra.webhooks.signed import KEY, github, secret, standard
 
 OTHER = b"o" * 32

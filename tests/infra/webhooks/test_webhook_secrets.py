@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import BadSetting
-from infra.settings import Settings
-from infra.webhooks.signatures import secret_fault
-from infra.webhooks.webhook_secrets import add_missing, read_secrets, secrets_fault
+from twofold.infra.errors import BadSetting
+from twofold.infra.settings import Settings
+from twofold.infra.webhooks.signatures import secret_fault
+from twofold.infra.webhooks.webhook_secrets import add_missing, read_secrets, secrets_fault
 
 
 def written(folder: Path, text: str, mode: int = 0o600) -> Path:

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.nexmark import DECLARED, nexmark_events
 from benchmarks.nexmark.nexmark_events import START, Event, events
-from tables.declare.registry import load
+from twofold.tables.declare.registry import load
 from tests.fuzz.fuzz_cases import Schedule, Sent
 from tests.fuzz.fuzz_check import Subject, run
 from tests.kinds.nexmark.nexmark_oracle import Oracle

@@ -7,10 +7,10 @@ import signal
 import sys
 from pathlib import Path
 
-from infra.settings import Settings
-from infra.spark.spark_session import session
-from tables.declare.registry import load
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_session import session
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.kinds.tpch.tpch_declarations import take_in
 from tests.worlds import World
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-from tables.declare.registry import Registry, load
+from twofold.tables.declare.registry import Registry, load
 from tests.kinds.tpch.tpch_database import KEYS, Change, TpchDatabase, batches
 from tests.tables.declared import written
 from tests.worlds import World
@@ -24,13 +24,13 @@ _TYPES = {"BIGINT": "long", "INTEGER": "int", "VARCHAR": "string", "DATE": "date
 
 _CAPTURED = '''\
 """Changes of {table} in the database."""
-from tables import changes_of
+from twofold import changes_of
 
 TOPIC = changes_of("public.{table}", columns={columns}, primary_key={key})
 '''
 _COPY = '''\
 """{table}, as the database has it."""
-from tables import latest_rows, table
+from twofold import latest_rows, table
 
 
 @table(primary_key={key}, recompute_by={key})
@@ -39,7 +39,7 @@ def {table}({table}_log):
 '''
 _PLAIN = '''\
 """Versions of the rows of {table}."""
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={columns},
@@ -50,7 +50,7 @@ TOPIC = Topic(
 '''
 _NEWEST = '''\
 """The newest version of each row of {table}."""
-from tables import table
+from twofold import table
 
 
 @table(primary_key={key}, sequence_by=["changed_at"], recompute_by={key})
@@ -59,7 +59,7 @@ def {table}({table}_log):
 '''
 _QUERY = '''\
 """Query {number} of TPC-H."""
-from tables import sql, table
+from twofold import sql, table
 
 QUERY = """
 WITH {relations}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from infra.settings import Settings
-from outputs.follow import runner
-from tables import to_webhook
-from tables.declare.registry import Registry
+from twofold.infra.settings import Settings
+from twofold.outputs.follow import runner
+from twofold import to_webhook
+from twofold.tables.declare.registry import Registry
 from tests.tables.declared import a_table
 
 if __name__ == "__main__":

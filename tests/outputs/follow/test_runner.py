@@ -19,24 +19,24 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from cli.__main__ import app
-from infra.delta.datafusion_sql import select
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.errors import BadArgument, BadSetting, ProcessFailed
-from infra.process.file_locks import is_held
-from infra.process.ports import free_port
-from infra.settings import ROOT, Settings
-from outputs.copy_comparison import compare_copy
-from outputs.follow import runner
-from outputs.follow.output_state import StateFile
-from outputs.refused_rows import REFUSED
-from outputs.resend import resend_all, resend_from
-from outputs.targets.open_target import open_target
-from status.parts.outputs import OutputReport, output_reports, outputs_finding
-from tables import to_postgres
-from tables.declare.registry import Registry, load
-from tables.declare.table import Table
+from twofold.cli.__main__ import app
+from twofold.infra.delta.datafusion_sql import select
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument, BadSetting, ProcessFailed
+from twofold.infra.process.file_locks import is_held
+from twofold.infra.process.ports import free_port
+from twofold.infra.settings import ROOT, Settings
+from twofold.outputs.copy_comparison import compare_copy
+from twofold.outputs.follow import runner
+from twofold.outputs.follow.output_state import StateFile
+from twofold.outputs.refused_rows import REFUSED
+from twofold.outputs.resend import resend_all, resend_from
+from twofold.outputs.targets.open_target import open_target
+from twofold.status.parts.outputs import OutputReport, output_reports, outputs_finding
+from twofold import to_postgres
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.table import Table
 from tests.outputs.followed_table import FollowedTable, hour
 from tests.support.postgres import Server
 

@@ -15,22 +15,22 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from cli.__main__ import app
-from infra.delta.lake import Lake
-from infra.errors import BadSetting
-from infra.process import supervisor
-from infra.process.ports import free_port
-from infra.settings import ROOT
-from outputs.follow import runner
-from outputs.follow.output_state import StateFile
-from outputs.refused_rows import REFUSED
-from outputs.resend import resume
-from outputs.targets import webhook_queue, webhook_sender
-from outputs.targets.open_target import open_queue, open_sender, open_target
-from status.parts.outputs import outputs_finding
-from tables import to_webhook
-from tables.declare.registry import Registry
-from tables.declare.table import Table
+from twofold.cli.__main__ import app
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadSetting
+from twofold.infra.process import supervisor
+from twofold.infra.process.ports import free_port
+from twofold.infra.settings import ROOT
+from twofold.outputs.follow import runner
+from twofold.outputs.follow.output_state import StateFile
+from twofold.outputs.refused_rows import REFUSED
+from twofold.outputs.resend import resume
+from twofold.outputs.targets import webhook_queue, webhook_sender
+from twofold.outputs.targets.open_target import open_queue, open_sender, open_target
+from twofold.status.parts.outputs import outputs_finding
+from twofold import to_webhook
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
 from tests.harness.tiers import this_run
 from tests.infra.webhooks.signed import secret
 from tests.outputs.follow.test_runner import reports, running, until
@@ -226,7 +226,7 @@ def test_refused_changes_are_sent_again_by_a_command(
         return f"{result.output}{result.exception}"
 
     assert "shop.paid_orders has no output to_webhook" in twofold("outputs", "retry", "paid_orders")
-    monkeypatch.setattr("tables.declare.registry.load", lambda: Registry({}, {table.full_name: table}))
+    monkeypatch.setattr("twofold.tables.declare.registry.load", lambda: Registry({}, {table.full_name: table}))
     assert "plant.hours: 1 refused changes wait again." in twofold("outputs", "retry", "plant.hours")
     receiver.answer = lambda request: OK
     sender.step(time.time())

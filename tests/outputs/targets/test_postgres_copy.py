@@ -15,18 +15,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from infra.delta.lake import Lake
-from infra.errors import BadSetting, DatabaseUnreachable, StatementRefused, TryAgain, WriteConflict
-from infra.postgres import postgres_server
-from infra.postgres.database_connection import Connection, connected_to, supervised_address
-from infra.settings import Settings
-from outputs import next_step as reading
-from outputs.refused_rows import Refused
-from outputs.targets import postgres_copy
-from outputs.targets.postgres_copy import PostgresCopy
-from outputs.view import KEY
-from tables import to_postgres
-from tables.refresh.row_diff import difference
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadSetting, DatabaseUnreachable, StatementRefused, TryAgain, WriteConflict
+from twofold.infra.postgres import postgres_server
+from twofold.infra.postgres.database_connection import Connection, connected_to, supervised_address
+from twofold.infra.settings import Settings
+from twofold.outputs import next_step as reading
+from twofold.outputs.refused_rows import Refused
+from twofold.outputs.targets import postgres_copy
+from twofold.outputs.targets.postgres_copy import PostgresCopy
+from twofold.outputs.view import KEY
+from twofold import to_postgres
+from twofold.tables.refresh.row_diff import difference
 from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
 from tests.outputs.killed_steps import check_killed_steps, killed_after
 from tests.outputs.revealed_table import RevealedTable, mail_of

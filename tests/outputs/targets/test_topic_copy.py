@@ -17,18 +17,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from kafka import KafkaProducer
 
-from infra.delta.lake import Lake
-from infra.errors import BadSetting, BrokerUnreachable, ChangesGone, WriteConflict
-from infra.kafka.compacted_topic import NewestValues, TransactionalWriter
-from infra.settings import Settings
-from outputs.copy_comparison import compare_copy
-from outputs.refused_rows import Refused
-from outputs.resend import resend_all, resume
-from outputs.targets.open_target import open_target
-from outputs.targets.topic_copy import POSITIONS, TopicCopy
-from outputs.view import KEY
-from tables import to_topic
-from tables.declare.registry import load
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadSetting, BrokerUnreachable, ChangesGone, WriteConflict
+from twofold.infra.kafka.compacted_topic import NewestValues, TransactionalWriter
+from twofold.infra.settings import Settings
+from twofold.outputs.copy_comparison import compare_copy
+from twofold.outputs.refused_rows import Refused
+from twofold.outputs.resend import resend_all, resume
+from twofold.outputs.targets.open_target import open_target
+from twofold.outputs.targets.topic_copy import POSITIONS, TopicCopy
+from twofold.outputs.view import KEY
+from twofold import to_topic
+from twofold.tables.declare.registry import load
 from tests.infra.conftest import free_port
 from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
 from tests.outputs.killed_steps import check_killed_steps, killed_after
@@ -290,9 +290,9 @@ def test_a_broker_that_does_not_answer_is_named(followed: FollowedTable) -> None
 
 
 def test_a_topic_that_is_declared_is_no_output(tmp_path: Path) -> None:
-    topic = '"""Readings."""\nfrom tables import Topic\n\nTOPIC = Topic(schema={"s": "string", "at": "timestamp"},\n'
+    topic = '"""Readings."""\nfrom twofold import Topic\n\nTOPIC = Topic(schema={"s": "string", "at": "timestamp"},\n'
     topic += '    event_time="at", message_key="s", dedup_keys=["s"])\n'
-    table = '"""Sums."""\nfrom tables import F, table, to_topic\n\n\n@table(outputs=[to_topic("readings")])\n'
+    table = '"""Sums."""\nfrom twofold import F, table, to_topic\n\n\n@table(outputs=[to_topic("readings")])\n'
     table += 'def sums(readings):\n    return readings.groupBy("s").agg(F.count("*").alias("n"))\n'
     found = load(written(tmp_path, {"plant/readings.py": topic, "plant/sums.py": table}))
     assert "the output readings is a declared topic" in str(found.faults["plant.sums"])

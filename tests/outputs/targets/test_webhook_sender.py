@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from infra.delta.lake import Lake
-from infra.process.ports import free_port
-from outputs.targets import webhook_sender
-from outputs.targets.open_target import open_sender
+from twofold.infra.delta.lake import Lake
+from twofold.infra.process.ports import free_port
+from twofold.outputs.targets import webhook_sender
+from twofold.outputs.targets.open_target import open_sender
 from tests.infra.webhooks.signed import KEY, secret, standard
 from tests.outputs.followed_table import key_of
 from tests.outputs.followed_webhook import FollowedWebhook, lake_with

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outputs.work.partition_progress import MOST, PartitionProgress
+from twofold.outputs.work.partition_progress import MOST, PartitionProgress
 
 
 def admitted(*offsets: int, position: int = 10, note: str = "") -> PartitionProgress:
@@ -62,7 +62,7 @@ def test_gaps_between_offsets_are_no_records() -> None:
 
 def test_a_note_fits_into_what_a_broker_accepts() -> None:
     """The records of one more poll follow after it is full; offsets of a compacted topic are far apart."""
-    from infra.kafka.group_member import MOST_RECORDS
+    from twofold.infra.kafka.group_member import MOST_RECORDS
 
     offsets = [10, *(10**11 + 10**9 * number for number in range(MOST - 1 + MOST_RECORDS))]
     progress = admitted(*offsets)

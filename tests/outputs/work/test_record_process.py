@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.kafka.group_member import Record
-from infra.settings import ROOT
-from outputs.work.record_process import RecordProcess, variables
+from twofold.infra.kafka.group_member import Record
+from twofold.infra.settings import ROOT
+from twofold.outputs.work.record_process import RecordProcess, variables
 from tests.servers import wait_until
 
 

@@ -19,16 +19,16 @@ import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
-from batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
-from batch.ledgers.run_result import Audited
-from infra.delta.lake import Lake
-from infra.settings import ROOT, Settings
-from infra.text.printable import plain, shown
-from page.known import Knowledge
-from page.row_story import Story
-from page.server.app import application
-from status.snapshot import Snapshot
-from status.store import Store
+from twofold.batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
+from twofold.batch.ledgers.run_result import Audited
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.text.printable import plain, shown
+from twofold.page.known import Knowledge
+from twofold.page.row_story import Story
+from twofold.page.server.app import application
+from twofold.status.snapshot import Snapshot
+from twofold.status.store import Store
 from tests.page.small_platform import BROKEN, CATALOG, DAYS, HOURS, NOW, READINGS, entry, query, saved, snapshot, table
 from tests.status.test_fold import append
 from tests.status.test_window_life import HISTORY
@@ -189,7 +189,7 @@ def test_a_row_shows_its_story_as_the_command_does(settings: Settings, monkeypat
         return Story(plain(HISTORY))
 
     saved(settings)
-    monkeypatch.setattr("page.views.row_page.ask", ask)
+    monkeypatch.setattr("twofold.page.views.row_page.ask", ask)
     found = page(settings, f"/tables/{HOURS}/row?k.sensor=a")
     text = " ".join(" ".join(found.text).split())
     assert asked == [(HOURS, ["sensor=a"])]
@@ -201,7 +201,7 @@ def test_a_row_shows_its_story_as_the_command_does(settings: Settings, monkeypat
     assert ["1", "2013-01-05 12:00:00", "6.0", "stream"] in found.rows
     assert ["6", "2013-01-05 13:30:00", "24.9", "after it"] in found.rows
     assert {"#step-1", "#step-2", "#step-5", "#step-6"} <= set(found.addresses)
-    monkeypatch.setattr("page.views.row_page.ask", lambda *_: Story(None, "It takes longer than 20 s.", "Run it."))
+    monkeypatch.setattr("twofold.page.views.row_page.ask", lambda *_: Story(None, "It takes longer than 20 s.", "Run it."))
     slow = " ".join(page(settings, f"/tables/{HOURS}/row?k.sensor=it's").text)
     assert "It takes longer than 20 s." in slow
     assert f"./twofold why {HOURS} 'sensor=it'\"'\"'s'" in slow
@@ -422,9 +422,9 @@ def test_the_server_loads_no_declaration_and_no_engine(settings: Settings, lake:
 import sys
 from pathlib import Path
 from fastapi.testclient import TestClient
-from infra.settings import Settings
-from page.known import Knowledge
-from page.server.app import application
+from twofold.infra.settings import Settings
+from twofold.page.known import Knowledge
+from twofold.page.server.app import application
 settings = Settings(home=Path(sys.argv[1]))
 client = TestClient(application(settings, lambda: None, knowledge=Knowledge(settings, advance=False)))
 assert {{client.get(path).status_code for path in {PAGES!r}}} == {{200}}
@@ -435,6 +435,6 @@ print(*sys.modules)
     )
     assert ran.returncode == 0, ran.stderr
     loaded = set(ran.stdout.split())
-    engines = {"pyspark", "duckdb", "kafka", "airflow", "tables.flights", "tables.shop", "cli"}
+    engines = {"pyspark", "duckdb", "kafka", "airflow", "twofold.tables.flights", "twofold.tables.shop", "cli"}
     assert not {name for name in loaded if name in engines or name.startswith(("tables.flights.", "tables.shop."))}
     assert "deltalake" in loaded

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from docs import screenshots
-from infra.delta.lake import Lake
-from infra.errors import ProcessFailed
-from infra.process.ports import free_port
-from infra.settings import Settings
-from infra.text.printable import plain
-from page.known import Knowledge
-from page.row_story import Story
-from page.server.app import application
-from page.server.standalone import signed_in
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import ProcessFailed
+from twofold.infra.process.ports import free_port
+from twofold.infra.settings import Settings
+from twofold.infra.text.printable import plain
+from twofold.page.known import Knowledge
+from twofold.page.row_story import Story
+from twofold.page.server.app import application
+from twofold.page.server.standalone import signed_in
 from tests.page.chromium import Browser, chromium
 from tests.page.server.test_app import PAGES, corrected
 from tests.page.server.test_plan_pages import kept
@@ -39,7 +39,7 @@ def address(settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> 
     saved(settings)
     kept(settings)
     corrected(lake, ["a", "b"], ["x", "y"])
-    monkeypatch.setattr("page.views.row_page.ask", lambda *_: Story(plain(HISTORY)))
+    monkeypatch.setattr("twofold.page.views.row_page.ask", lambda *_: Story(plain(HISTORY)))
     app = application(settings, signed_in(settings), knowledge=Knowledge(settings, advance=False))
     with screenshots.served(app, settings.page_port) as address:
         yield address

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from infra.settings import Settings
-from status.parts.series import Growth, Point
-from status.store import Store
+from twofold.infra.settings import Settings
+from twofold.status.parts.series import Growth, Point
+from twofold.status.store import Store
 from tests.page.server.test_app import page
 from tests.page.small_platform import BROKEN, DAYS, HOURS, READINGS, saved
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from infra.settings import Settings
-from page.known import Knowledge, Known
-from page.views.over_time import _fitted, _rates, catch_up_s, table_over_time
-from status.parts.series import SPANS, Growth, Point
-from status.store import Store
+from twofold.infra.settings import Settings
+from twofold.page.known import Knowledge, Known
+from twofold.page.views.over_time import _fitted, _rates, catch_up_s, table_over_time
+from twofold.status.parts.series import SPANS, Growth, Point
+from twofold.status.store import Store
 from tests.page.small_platform import HOURS, READINGS, saved
 
 

@@ -11,25 +11,25 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from batch.audit.archive_vs_broker import LogCopies
-from batch.audit.table_audit import AuditedTopic, AuditReport
-from batch.audit.topic_audit import TopicReport
-from batch.ledgers.run_result import Audited, Cause, RunResult
-from batch.plan.plan import LASTS, Plan, Plans, TableChange
-from cli.__main__ import main
-from infra.airflow.dag_names import dag_run_of
-from infra.errors import NotArchived, QualityFailed
-from infra.settings import Settings
-from quality.check_result import Verdict
-from streaming.rebuild.lost_state import Recovery
-from tables.declare.registry import load
+from twofold.batch.audit.archive_vs_broker import LogCopies
+from twofold.batch.audit.table_audit import AuditedTopic, AuditReport
+from twofold.batch.audit.topic_audit import TopicReport
+from twofold.batch.ledgers.run_result import Audited, Cause, RunResult
+from twofold.batch.plan.plan import LASTS, Plan, Plans, TableChange
+from twofold.cli.__main__ import main
+from twofold.infra.airflow.dag_names import dag_run_of
+from twofold.infra.errors import NotArchived, QualityFailed
+from twofold.infra.settings import Settings
+from twofold.quality.check_result import Verdict
+from twofold.streaming.rebuild.lost_state import Recovery
+from twofold.tables.declare.registry import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from batch.offset_selection import OffsetSelection
-    from tables.declare.table import Table
-    from tables.declare.topic import Topic
+    from twofold.batch.offset_selection import OffsetSelection
+    from twofold.tables.declare.table import Table
+    from twofold.tables.declare.topic import Topic
 
 FRONTIER = 1_000
 """Offsets that ingest has taken in, of every partition."""
@@ -126,17 +126,17 @@ def pending_tables(settings: Settings, tables: Sequence[str] = ()) -> list[str]:
 
 
 WORK = {
-    "batch.pending_work.pending_tables": pending_tables,
-    "batch.plan.planning.make_plan": make_plan,
-    "batch.plan.publisher.publish_plan": publish_plan,
-    "batch.reconcile.reconcile": reconcile,
-    "batch.ledgers.corrected_rows.with_corrected_rows": lambda _, outcomes: outcomes,
-    "batch.rewrite.replay.readable": readable,
-    "batch.quality_check.quality": quality,
-    "batch.audit.table_audit.audit": audit,
-    "streaming.rebuild.lost_state.Recover": recover,
-    "batch.log_reader.Log": lambda *_: SimpleNamespace(starts=None, read=None),
-    "tables.refresh.open_platform.opened": lambda *_, **__: nullcontext(SimpleNamespace(registry=load())),
+    "twofold.batch.pending_work.pending_tables": pending_tables,
+    "twofold.batch.plan.planning.make_plan": make_plan,
+    "twofold.batch.plan.publisher.publish_plan": publish_plan,
+    "twofold.batch.reconcile.reconcile": reconcile,
+    "twofold.batch.ledgers.corrected_rows.with_corrected_rows": lambda _, outcomes: outcomes,
+    "twofold.batch.rewrite.replay.readable": readable,
+    "twofold.batch.quality_check.quality": quality,
+    "twofold.batch.audit.table_audit.audit": audit,
+    "twofold.streaming.rebuild.lost_state.Recover": recover,
+    "twofold.batch.log_reader.Log": lambda *_: SimpleNamespace(starts=None, read=None),
+    "twofold.tables.refresh.open_platform.opened": lambda *_, **__: nullcontext(SimpleNamespace(registry=load())),
 }
 
 if __name__ == "__main__":

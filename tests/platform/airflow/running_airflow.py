@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.airflow.airflow_api import Client
-from infra.settings import ROOT, Settings
+from twofold.infra.airflow.airflow_api import Client
+from twofold.infra.settings import ROOT, Settings
 from tests.infra.conftest import free_port
 
 LONGEST_S = 600

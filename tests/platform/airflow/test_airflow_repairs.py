@@ -8,13 +8,13 @@ import time
 import pyarrow as pa
 import pytest
 
-from infra.airflow.airflow_api import Client
-from infra.delta.lake import Lake
-from infra.kafka.topic_admin import reach
-from infra.process import supervisor
-from infra.settings import Settings
-from tables.declare.registry import load
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.airflow.airflow_api import Client
+from twofold.infra.delta.lake import Lake
+from twofold.infra.kafka.topic_admin import reach
+from twofold.infra.process import supervisor
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, REASON, RUN_TIMEOUT_S
 from tests.servers import wait_until
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from infra.airflow.airflow_api import Client
-from infra.airflow.airflow_processes import directory
-from infra.delta.lake import Lake
-from infra.keys.key_store import KeyStore, Person, make_keys
-from infra.settings import Settings
-from tables.declare.registry import load
-from tables.refresh.events.record_sealer import sealing
+from twofold.infra.airflow.airflow_api import Client
+from twofold.infra.airflow.airflow_processes import directory
+from twofold.infra.delta.lake import Lake
+from twofold.infra.keys.key_store import KeyStore, Person, make_keys
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.events.record_sealer import sealing
 from tests.servers import wait_until
 from tests.support.personal_search import found_in
 

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from batch.plan.plan import Plans
-from infra.airflow.airflow_api import Client
-from infra.airflow.airflow_processes import passwords
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from tables.declare.registry import load
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.batch.plan.plan import Plans
+from twofold.infra.airflow.airflow_api import Client
+from twofold.infra.airflow.airflow_processes import passwords
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.page.chromium import Browser, chromium
 from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, REASON, RUN_TIMEOUT_S, twofold
 from tests.servers import wait_until

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from infra.airflow.airflow_api import Client
-from infra.airflow.airflow_processes import base_url, passwords
-from infra.settings import Settings
+from twofold.infra.airflow.airflow_api import Client
+from twofold.infra.airflow.airflow_processes import base_url, passwords
+from twofold.infra.settings import Settings
 from tests.dags.test_page_plugin import PATHS
 from tests.servers import wait_until
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from infra.capture import kafka_connect
-from infra.kafka import broker
-from infra.postgres import postgres_server
-from infra.settings import Settings
+from twofold.infra.capture import kafka_connect
+from twofold.infra.kafka import broker
+from twofold.infra.postgres import postgres_server
+from twofold.infra.settings import Settings
 from tests.support.captured_bank import Bank, kill
 
 

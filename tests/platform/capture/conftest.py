@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.settings import Settings
+from twofold.infra.settings import Settings
 from tests.support.captured_bank import Bank, captured_bank
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from infra.capture import debezium_connector
+from twofold.infra.capture import debezium_connector
 from tests.platform.capture.capture_check import Check
 from tests.platform.capture.required_copies import (
     copied_people,

@@ -12,15 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from batch.capture.complete_through import complete_through
-from infra.capture import debezium_connector, kafka_connect
-from infra.capture.log_marks import WRITE_MARK
-from infra.duckdb_session import query
-from infra.errors import BadArgument, TwofoldError
-from infra.kafka import broker as kafka
-from infra.postgres import postgres_server
-from infra.postgres.database_connection import connected
-from infra.settings import Settings
+from twofold.batch.capture.complete_through import complete_through
+from twofold.infra.capture import debezium_connector, kafka_connect
+from twofold.infra.capture.log_marks import WRITE_MARK
+from twofold.infra.duckdb_session import query
+from twofold.infra.errors import BadArgument, TwofoldError
+from twofold.infra.kafka import broker as kafka
+from twofold.infra.postgres import postgres_server
+from twofold.infra.postgres.database_connection import connected
+from twofold.infra.settings import Settings
 from tests.harness.tiers import this_run
 from tests.platform.capture.required_copies import (
     PAYMENTS,

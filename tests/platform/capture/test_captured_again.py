@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from batch.audit.database_audit import compare_with_database
-from batch.audit.hash_buckets import Turn
-from batch.capture import recapture
-from infra.capture import debezium_connector, kafka_connect
-from infra.errors import CaptureFailed, ProcessFailed
-from infra.process import supervisor
-from tables.declare.sources.captured_topic import captures
+from twofold.batch.audit.database_audit import compare_with_database
+from twofold.batch.audit.hash_buckets import Turn
+from twofold.batch.capture import recapture
+from twofold.infra.capture import debezium_connector, kafka_connect
+from twofold.infra.errors import CaptureFailed, ProcessFailed
+from twofold.infra.process import supervisor
+from twofold.tables.declare.sources.captured_topic import captures
 from tests.platform.capture.required_copies import (
     PEOPLE_COPIES,
     recapture_people,

@@ -10,18 +10,18 @@ import msgspec
 import pytest
 from kafka import KafkaProducer
 
-from infra.capture import debezium_connector
-from infra.kafka.topic_admin import ensure_topics
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.registry import Registry, load
-from tables.declare.sources.captured_topic import captures
-from tables.refresh.events.topic_specs import specs
+from twofold.infra.capture import debezium_connector
+from twofold.infra.kafka.topic_admin import ensure_topics
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.sources.captured_topic import captures
+from twofold.tables.refresh.events.topic_specs import specs
 from tests.servers import wait_until
 from tests.support.captured_bank import Bank, relaying
 from tests.worlds import World
-from traffic import shop_database, shop_source
-from traffic.expected import expected_tables
-from traffic.table_diff import compare
+from twofold.traffic import shop_database, shop_source
+from twofold.traffic.expected import expected_tables
+from twofold.traffic.table_diff import compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ def test_the_copies_of_a_shop_equal_its_database_and_its_history(bank: Bank, spa
             for name, key in (("customers", ["customer"]), ("shipments", ["shipment_id"]))
         )
 
-    with relaying(bank.settings, "intake.relay", "shop"):
+    with relaying(bank.settings, "twofold.intake.relay", "shop"):
         wait_until(is_copied)
     for name, key in (("shop.shipped_to", ["shipment_id"]), ("shop.viewed_from", ["view_id"])):
         joined = compare(expected_tables.expected(name, *days), world.rows(name), key)

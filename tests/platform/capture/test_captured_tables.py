@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.settings import Settings
+from twofold.infra.settings import Settings
 from tests.harness.tiers import this_run
 from tests.platform.capture.capture_check import (
     Scenario,

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from infra.capture import debezium_connector
-from infra.errors import CaptureFailed
-from infra.kafka import topic_admin
+from twofold.infra.capture import debezium_connector
+from twofold.infra.errors import CaptureFailed
+from twofold.infra.kafka import topic_admin
 from tests.harness.tiers import this_run
 from tests.platform.capture.capture_check import Check
 from tests.platform.capture.required_copies import require_orders_once, require_payments, require_tenants

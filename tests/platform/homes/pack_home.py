@@ -16,14 +16,14 @@ from pathlib import Path
 
 from deltalake import CommitProperties
 
-from infra.delta.lake import Lake
-from infra.postgres.database_connection import query
-from infra.settings import ROOT, Settings
-from infra.sql.names import DATAFUSION
+from twofold.infra.delta.lake import Lake
+from twofold.infra.postgres.database_connection import query
+from twofold.infra.settings import ROOT, Settings
+from twofold.infra.sql.names import DATAFUSION
 from tests.platform.homes.packed_home import archive_of, pack
 from tests.servers import wait_until
 from tests.support.demos import DAYS, command, faults, own_checkout, run_demo, settings_of, short
-from traffic.sources import MISSIONS, SOURCES
+from twofold.traffic.sources import MISSIONS, SOURCES
 
 PLACE = Path(tempfile.gettempdir()).resolve() / "twofold-home"
 """Of the home and of the checkout that makes it."""

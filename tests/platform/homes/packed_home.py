@@ -17,14 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batch.people.export import export
-from batch.plan.plan import LASTS, Plans
-from infra.delta.lake import Lake
-from infra.keys.key_store import KeyStore, Person
-from infra.postgres.postgres_server import UNPRIVILEGED, data_directory
-from infra.settings import Settings
-from infra.sql.names import DUCKDB
-from tables.declare.registry import load
+from twofold.batch.people.export import export
+from twofold.batch.plan.plan import LASTS, Plans
+from twofold.infra.delta.lake import Lake
+from twofold.infra.keys.key_store import KeyStore, Person
+from twofold.infra.postgres.postgres_server import UNPRIVILEGED, data_directory
+from twofold.infra.settings import Settings
+from twofold.infra.sql.names import DUCKDB
+from twofold.tables.declare.registry import load
 from tests.support.demos import settings_of
 from tests.support.duckdb_extensions import with_extension
 

@@ -17,16 +17,16 @@ from typing import Any
 import psutil
 import pytest
 
-from batch.plan.plan import Plan, Plans
-from infra.chosen_domains import driver_name
-from infra.process import supervisor
-from infra.settings import ROOT, Settings
-from status.observer import Observer
-from tables.declare.registry import load, running
+from twofold.batch.plan.plan import Plan, Plans
+from twofold.infra.chosen_domains import driver_name
+from twofold.infra.process import supervisor
+from twofold.infra.settings import ROOT, Settings
+from twofold.status.observer import Observer
+from twofold.tables.declare.registry import load, running
 from tests.platform.homes.packed_home import Content, Facts, archive_of, content, reader, scan_of, unpack
 from tests.servers import wait_until
 from tests.support.demos import DAYS, command, faults, processes_of, run_demo
-from traffic.sources import MISSIONS, SOURCES
+from twofold.traffic.sources import MISSIONS, SOURCES
 
 pytestmark = [pytest.mark.platform, pytest.mark.prove, pytest.mark.timeout(3_600)]
 

@@ -10,17 +10,17 @@ import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
 
-from batch.ledgers.run_ledgers import Ledgers
-from batch.plan.code_changes import code_changes
-from batch.plan.plan import Plans
-from batch.plan.plan_text import markdown
-from infra.airflow.airflow_processes import passwords
-from infra.delta.lake import QUARANTINE, Lake
-from infra.settings import Settings
-from infra.webhooks.webhook_secrets import add_missing, read_secrets
-from status.observer import Observer
-from tables.declare.registry import load, running
-from tables.declare.sources.webhook_topic import webhook_topics
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.plan.code_changes import code_changes
+from twofold.batch.plan.plan import Plans
+from twofold.batch.plan.plan_text import markdown
+from twofold.infra.airflow.airflow_processes import passwords
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.settings import Settings
+from twofold.infra.webhooks.webhook_secrets import add_missing, read_secrets
+from twofold.status.observer import Observer
+from twofold.tables.declare.registry import load, running
+from twofold.tables.declare.sources.webhook_topic import webhook_topics
 from tests.platform.homes.packed_home import Content, Facts, archive_of, content, mails_of, reader, scan_of, unpack
 
 pytestmark = pytest.mark.platform

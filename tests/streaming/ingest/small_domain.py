@@ -9,13 +9,13 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from infra.delta.lake import Lake
-from infra.kafka.topic_admin import PartitionOffsets
-from infra.offset_ranges import RangesOf
-from streaming.ingest.catch_up import CatchUp
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.registry import Registry
-from tables.refresh.events import lost_offsets
+from twofold.infra.delta.lake import Lake
+from twofold.infra.kafka.topic_admin import PartitionOffsets
+from twofold.infra.offset_ranges import RangesOf
+from twofold.streaming.ingest.catch_up import CatchUp
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.events import lost_offsets
 from tests.streaming.ingest.small_log import SmallLog, reading
 from tests.tables.declared import READINGS, a_topic, bound_as
 
@@ -33,11 +33,11 @@ class Domain:
         self.ingest = Ingest(cast(Any, None), lake, registry, "plant")
         self.ranges: RangesOf = {}
         monkeypatch.setattr(Ingest, "_ranges", lambda *_: self.ranges)
-        monkeypatch.setattr("streaming.ingest.ingest_query.KeptAdmin.topic_ids", lambda *_: self.ids)
-        monkeypatch.setattr("streaming.ingest.ingest_query.KeptAdmin.commit", lambda *_: True)
-        monkeypatch.setattr("streaming.ingest.catch_up.topic_ids", lambda *_: self.ids)
+        monkeypatch.setattr("twofold.streaming.ingest.ingest_query.KeptAdmin.topic_ids", lambda *_: self.ids)
+        monkeypatch.setattr("twofold.streaming.ingest.ingest_query.KeptAdmin.commit", lambda *_: True)
+        monkeypatch.setattr("twofold.streaming.ingest.catch_up.topic_ids", lambda *_: self.ids)
         monkeypatch.setattr(
-            "streaming.ingest.catch_up.offsets", lambda *_: {name: {0: self.reach} for name in self.logs}
+            "twofold.streaming.ingest.catch_up.offsets", lambda *_: {name: {0: self.reach} for name in self.logs}
         )
         self.reach = PartitionOffsets(earliest=0, earliest_local=0, latest=20, tiered=None)
 

@@ -11,13 +11,13 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.delta.lake import QUARANTINE, Lake
-from infra.instants import epoch_ms
-from infra.offset_ranges import Ranges
-from streaming.ingest.topic_writer import TopicWriter
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, RAW_SCHEMA, events_schema
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.instants import epoch_ms
+from twofold.infra.offset_ranges import Ranges
+from twofold.streaming.ingest.topic_writer import TopicWriter
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, RAW_SCHEMA, events_schema
 from tests.tables.declared import a_topic
 
 APPENDED = datetime(2013, 1, 1, tzinfo=UTC)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from infra.kafka.topic_admin import PartitionOffsets
-from streaming.ingest.broker_retention import leaves_in_s, oldest_waiting
+from twofold.infra.kafka.topic_admin import PartitionOffsets
+from twofold.streaming.ingest.broker_retention import leaves_in_s, oldest_waiting
 
 NOON = datetime(2013, 1, 5, 12, tzinfo=UTC)
 NOON_MS = int(NOON.timestamp() * 1_000)

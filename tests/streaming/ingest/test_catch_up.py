@@ -12,22 +12,22 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from batch.audit.table_audit import audit_topics
-from infra.archive.format.segment import Segment
-from infra.archive.format.segment_store import Store
-from infra.archive.read_plan import Archive
-from infra.archive.segment_manifest import archived
-from infra.delta.lake import QUARANTINE, Lake
-from infra.errors import CorruptSegment, LogGap
-from infra.kafka.topic_admin import PartitionOffsets
-from streaming.ingest.catch_up import CatchUp, CatchUpPlan
-from streaming.ingest.topic_writer import TopicWriter
-from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.declare.registry import Registry
-from tables.refresh.events import lost_offsets
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
-from tables.refresh.open_platform import Platform
+from twofold.batch.audit.table_audit import audit_topics
+from twofold.infra.archive.format.segment import Segment
+from twofold.infra.archive.format.segment_store import Store
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_manifest import archived
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.errors import CorruptSegment, LogGap
+from twofold.infra.kafka.topic_admin import PartitionOffsets
+from twofold.streaming.ingest.catch_up import CatchUp, CatchUpPlan
+from twofold.streaming.ingest.topic_writer import TopicWriter
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.events import lost_offsets
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
+from twofold.tables.refresh.open_platform import Platform
 from tests.infra.archive.archived_logs import Batch, Record, Stored, stored
 from tests.streaming.ingest.small_log import SmallLog
 from tests.tables.declared import a_table, a_topic
@@ -104,9 +104,9 @@ class Plant:
 @pytest.fixture
 def plant(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plant:
     plant = Plant(lake, tmp_path / "archive")
-    monkeypatch.setattr("streaming.ingest.catch_up.offsets", lambda *_: {NAME: plant.broker})
-    monkeypatch.setattr("streaming.ingest.catch_up.topic_ids", lambda *_: {NAME: plant.log})
-    monkeypatch.setattr("streaming.ingest.catch_up.open_archive", plant.opened)
+    monkeypatch.setattr("twofold.streaming.ingest.catch_up.offsets", lambda *_: {NAME: plant.broker})
+    monkeypatch.setattr("twofold.streaming.ingest.catch_up.topic_ids", lambda *_: {NAME: plant.log})
+    monkeypatch.setattr("twofold.streaming.ingest.catch_up.open_archive", plant.opened)
     return plant
 
 
@@ -120,7 +120,7 @@ def ingest(plant: Plant, end: int) -> None:
 
 def test_a_stream_that_lacks_nothing_is_not_kept(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant.reaches(0, 0, 0, 20)
-    monkeypatch.delattr("streaming.ingest.catch_up.open_archive")  # is not even asked
+    monkeypatch.delattr("twofold.streaming.ingest.catch_up.open_archive")  # is not even asked
     assert plant.fill() == CatchUpPlan(goes_on={}, legs={}, is_overtaken=False)
     assert plant.fill({0: 10}) == CatchUpPlan(goes_on={NAME: {0: 10}}, legs={}, is_overtaken=False)
 
@@ -149,7 +149,7 @@ def test_a_hole_is_filled_in_chunks_in_which_partitions_go_on_together(plant: Pl
 
 def test_segments_of_large_records_are_read_by_workers(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setattr("infra.rows.sizes.RECORD_BYTES", 100)
+    monkeypatch.setattr("twofold.infra.rows.sizes.RECORD_BYTES", 100)
     monkeypatch.setattr(CatchUp, "_archived_frame", lambda *_: "frame")
     monkeypatch.setattr(TopicWriter, "take_frame", lambda _, *given_: given.append(given_))
     ingest(plant, 20)
@@ -182,7 +182,7 @@ def test_what_is_lost_becomes_a_gap_and_the_stream_goes_on_behind_it(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr("streaming.ingest.catch_up._log.error", lambda text, *facts: told.append(text % facts))
+    monkeypatch.setattr("twofold.streaming.ingest.catch_up._log.error", lambda text, *facts: told.append(text % facts))
     ingest(plant, 20)
     plant.archive(0, 30, 40)
     plant.reaches(0, 50, 50, 60)
@@ -202,7 +202,7 @@ def test_what_is_lost_becomes_a_gap_and_the_stream_goes_on_behind_it(
 
 
 def test_an_audit_fails_for_a_gap_until_it_is_acknowledged(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.kafka.topic_admin.offsets", lambda *_: {NAME: plant.broker})
+    monkeypatch.setattr("twofold.infra.kafka.topic_admin.offsets", lambda *_: {NAME: plant.broker})
     hours = a_table()
     registry = Registry({NAME: TOPIC}, {hours.full_name: hours})
 
@@ -236,7 +236,7 @@ def test_a_driver_killed_at_a_gap_neither_loses_nor_repeats_its_row(
 
     with monkeypatch.context() as patched:
         patched.setattr(
-            *(("streaming.ingest.catch_up.record", killed) if stage == "record" else (TopicWriter, "skip", killed))
+            *(("twofold.streaming.ingest.catch_up.record", killed) if stage == "record" else (TopicWriter, "skip", killed))
         )
         with pytest.raises(KeyboardInterrupt):
             plant.fill()

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tables.declare.metadata_columns import OFFSET
-from tables.declare.registry import load
+from twofold.tables.declare.metadata_columns import OFFSET
+from twofold.tables.declare.registry import load
 from tests.tables.declared import written
 from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +26,7 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 FILES = {
     "plant/readings.py": '''
 """Readings of meters."""
-from tables import DeviceClock, Topic
+from twofold import DeviceClock, Topic
 
 TOPIC = Topic(
     schema={"meter": "string", "read_at": "timestamp", "sent_at": "timestamp", "received_at": "timestamp"},
@@ -38,7 +38,7 @@ TOPIC = Topic(
 ''',
     "plant/hours.py": '''
 """Readings of each meter and hour."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(

@@ -13,14 +13,14 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from infra.delta.lake import QUARANTINE, Lake
-from infra.duckdb_session import query
-from infra.encodings import schema_files
-from infra.kafka.record_columns import HEADERS_TYPE
-from infra.settings import Settings
-from tables import field, key
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import Decoder
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.duckdb_session import query
+from twofold.infra.encodings import schema_files
+from twofold.infra.kafka.record_columns import HEADERS_TYPE
+from twofold.infra.settings import Settings
+from twofold import field, key
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import Decoder
 from tests.infra.encodings.subjects import framed, write_schemas
 from tests.streaming.ingest.small_log import APPENDED, SmallLog
 from tests.tables.declared import bound_as

@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.delta.lake import Lake
-from infra.errors import LogGap
-from streaming.ingest.excluded_topics import ExcludedTopics
-from streaming.ingest.topic_writer import TopicWriter
-from streaming.query import progress
-from tables.declare.topic import Topic
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import LogGap
+from twofold.streaming.ingest.excluded_topics import ExcludedTopics
+from twofold.streaming.ingest.topic_writer import TopicWriter
+from twofold.streaming.query import progress
+from twofold.tables.declare.topic import Topic
 from tests.streaming.ingest.small_domain import OTHER, READ, Domain
 
 

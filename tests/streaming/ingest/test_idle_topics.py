@@ -13,20 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from infra.kafka.topic_admin import PartitionOffsets
-from streaming.ingest.idle_topics import Heartbeat, due
-from streaming.ingest.ingest_query import Ingest
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
-from tables.declare.registry import load
-from tables.refresh.events.ingested_offsets import read_ingested_offsets
-from tables.refresh.events.record_decoder import RAW_SCHEMA, events_schema, heartbeat
+from twofold.infra.kafka.topic_admin import PartitionOffsets
+from twofold.streaming.ingest.idle_topics import Heartbeat, due
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, events_schema, heartbeat
 from tests.tables.declared import a_topic, written
 from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 MINUTE = 60_000
 IDLE = Heartbeat(idle_timeout_ms=10 * MINUTE, newest_ms=5, appended_ms=0)
@@ -78,7 +78,7 @@ def test_a_heartbeat_has_a_time_and_no_place_in_the_log() -> None:
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 TOPIC = """
-from tables.declare.table import Topic
+from twofold.tables.declare.table import Topic
 
 TOPIC = Topic(
     schema={"id": "string", "at": "timestamp"},
@@ -91,7 +91,7 @@ TOPIC = Topic(
 """
 TABLE = '''
 """How often doors and lamps were used in each hour."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(
@@ -124,7 +124,7 @@ class House:
         self.ingest = Ingest(spark, self.world.lake, self.world.registry, "house")
         self.latest = {"house.doors": 0, "house.lamps": 0}
         self.waiting = 0
-        monkeypatch.setattr("infra.kafka.topic_admin.offsets", self._offsets)
+        monkeypatch.setattr("twofold.infra.kafka.topic_admin.offsets", self._offsets)
 
     def _offsets(self, _: Settings, names: list[str]) -> dict[str, dict[int, PartitionOffsets]]:
         return {

@@ -10,13 +10,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from batch.audit.hash_buckets import compare_groups
-from infra.delta.lake import Lake
-from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
-from infra.rows.rows import is_empty
-from tables import header
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
-from tables.refresh.events.record_decoder import (
+from twofold.batch.audit.hash_buckets import compare_groups
+from twofold.infra.delta.lake import Lake
+from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
+from twofold.infra.rows.rows import is_empty
+from twofold import header
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
+from twofold.tables.refresh.events.record_decoder import (
     accepted,
     decode_frame,
     events_schema,
@@ -24,7 +24,7 @@ from tables.refresh.events.record_decoder import (
     reject_frame,
     rejected,
 )
-from tables.refresh.row_diff import difference
+from twofold.tables.refresh.row_diff import difference
 from tests.streaming.ingest.small_log import APPENDED, BAD, SmallLog
 from tests.tables.declared import a_topic
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra.delta.lake import Lake
-from infra.errors import SchemaMismatch
-from tables.declare.registry import Registry
-from tables.refresh.open_platform import Platform
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import SchemaMismatch
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.open_platform import Platform
 from tests.plant import START, plant
 from tests.rewrites import replay
 from tests.tables.declared import TOPIC_FILE, edited
@@ -21,13 +21,13 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 pytestmark = pytest.mark.spark
 
 NEWEST_FILE = '''\
 """The newest reading of each sensor."""
-from tables import table
+from twofold import table
 
 
 @table(primary_key=["sensor"], sequence_by=["read_at"], recompute_by=["sensor"])
@@ -36,7 +36,7 @@ def latest(readings):
 '''
 PLACES_FILE = '''\
 """Where each sensor stands."""
-from tables import table
+from twofold import table
 
 
 @table(primary_key=["sensor"], sequence_by=["read_at"], recompute_by=["sensor"])
@@ -87,7 +87,7 @@ def test_a_new_field_lets_streams_go_on_and_is_replayed(
     assert places(after) == {"a": "yard"}
     assert sorted(after.rows("plant.readings")["place"].to_pylist(), key=str) == [None] * 8 + ["yard"] * 4
 
-    monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: after)
+    monkeypatch.setattr("twofold.batch.rewrite.replay.Log", lambda *_: after)
     platform = Platform(after.spark, after.lake, after.registry)
     replay(platform, after.registry.topics["plant.readings"])
 

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.delta.lake import Lake
-from infra.rows.sizes import RECORD_BYTES, REVISED, is_small
-from infra.settings import Settings
-from streaming.ingest.topic_writer import TopicWriter, read_if_small
+from twofold.infra.delta.lake import Lake
+from twofold.infra.rows.sizes import RECORD_BYTES, REVISED, is_small
+from twofold.infra.settings import Settings
+from twofold.streaming.ingest.topic_writer import TopicWriter, read_if_small
 from tests.streaming.ingest.small_domain import OTHER, READ, Domain
 from tests.streaming.ingest.small_log import reading
 
@@ -36,7 +36,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def measured(monkeypatch: pytest.MonkeyPatch, size: int) -> list[int]:
     """Let records be of so many bytes; gives a list that grows with each look at them."""
     looks: list[int] = []
-    monkeypatch.setattr("streaming.ingest.ingest_query.size_of", lambda _: looks.append(size) or size)
+    monkeypatch.setattr("twofold.streaming.ingest.ingest_query.size_of", lambda _: looks.append(size) or size)
     return looks
 
 
@@ -86,6 +86,6 @@ def test_a_frame_is_collected_where_it_is_small(monkeypatch: pytest.MonkeyPatch)
 
     frame: Any = Frame()
     for size, rows in ((RECORD_BYTES, "rows"), (RECORD_BYTES + 1, None)):
-        monkeypatch.setattr("streaming.ingest.topic_writer.size_of", lambda _, size=size: size)
+        monkeypatch.setattr("twofold.streaming.ingest.topic_writer.size_of", lambda _, size=size: size)
         assert read_if_small(Settings(), frame, 10) == rows
     assert read_if_small(Settings(small_rows=9), frame, 10) is None

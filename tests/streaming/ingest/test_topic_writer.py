@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from infra.delta import delta_writer
-from infra.delta.delta_writer import CommitTag, Writer, Written
-from infra.delta.lake import QUARANTINE, Lake
-from infra.errors import LogGap, WriteConflict
-from quality.rules import between
-from streaming.ingest.topic_writer import TopicWriter
-from tables.refresh.events.ingested_offsets import IngestedOffsets, read_ingested_offsets
+from twofold.infra.delta import delta_writer
+from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.errors import LogGap, WriteConflict
+from twofold.quality.rules import between
+from twofold.streaming.ingest.topic_writer import TopicWriter
+from twofold.tables.refresh.events.ingested_offsets import IngestedOffsets, read_ingested_offsets
 from tests.streaming.ingest.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic
 

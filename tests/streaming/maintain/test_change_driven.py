@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from infra.delta.delta_writer import Written
-from infra.delta.lake import Lake
-from infra.delta.trim import Trim
-from infra.errors import TwofoldError
-from streaming.driver import table_query
-from streaming.maintain import change_driven
-from streaming.maintain.backlog import Backlog
-from streaming.maintain.change_driven import ChangeDrivenStream
-from streaming.maintain.refresh_pace import Pace
-from streaming.maintain.refresh_turns import Turns
-from streaming.query.progress import read
-from streaming.query.step_shares import Shares
-from tables.declare.table import Table
-from tables.refresh.open_platform import Platform
-from tables.refresh.refresh import Refresher
-from tables.refresh.scope import Scope
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.delta.delta_writer import Written
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.trim import Trim
+from twofold.infra.errors import TwofoldError
+from twofold.streaming.driver import table_query
+from twofold.streaming.maintain import change_driven
+from twofold.streaming.maintain.backlog import Backlog
+from twofold.streaming.maintain.change_driven import ChangeDrivenStream
+from twofold.streaming.maintain.refresh_pace import Pace
+from twofold.streaming.maintain.refresh_turns import Turns
+from twofold.streaming.query.progress import read
+from twofold.streaming.query.step_shares import Shares
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.refresh import Refresher
+from twofold.tables.refresh.scope import Scope
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import hour, plant, reading
 from tests.support.short_history import NOTHING
 from tests.worlds import World
@@ -36,14 +36,14 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 pytestmark = pytest.mark.spark
 
 PAIRS_FILE = '''\
 """Each reading with the sum of its sensor's readings in the hour before it."""
-from tables import F, Window, table
-from infra.delta.lake import Lake
+from twofold import F, Window, table
+from twofold.infra.delta.lake import Lake
 
 
 @table(primary_key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"], depends_within="1 hour")
@@ -87,7 +87,7 @@ def test_it_reads_what_is_new_however_late(world: World) -> None:
 def test_freshness_is_since_the_broker_had_the_newest_record(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
-    above = '"""As it is."""\nfrom tables import table\n\n\n@table()\ndef above(newest):\n    return newest\n'
+    above = '"""As it is."""\nfrom twofold import table\n\n\n@table()\ndef above(newest):\n    return newest\n'
     declared = plant(tmp_path / "plant", newest=PAIRS_FILE.format(name="newest"), above=above)
     world = World(spark, settings, "plant", declared)
     world.append({"readings": [reading("a", 1, 1)]})

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.changelog_check import unexplained_changes
-from batch.ledgers.run_result import RunResult
-from batch.reconcile import reconcile_tables
-from infra.errors import BadArgument, DefinitionChanged
-from infra.instants import Interval, epoch_ms
-from infra.settings import Settings
-from streaming.maintain.stateful_query import Maintain
-from tables.refresh.open_platform import Platform
-from tables.refresh.refresh import Refresher
-from tables.refresh.scope import everything
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.batch.changelog_check import unexplained_changes
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.batch.reconcile import reconcile_tables
+from twofold.infra.errors import BadArgument, DefinitionChanged
+from twofold.infra.instants import Interval, epoch_ms
+from twofold.infra.settings import Settings
+from twofold.streaming.maintain.stateful_query import Maintain
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.refresh import Refresher
+from twofold.tables.refresh.scope import everything
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests import rewrites
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.tables.declared import edited

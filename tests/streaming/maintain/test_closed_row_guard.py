@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.instants import epoch_ms
-from streaming.maintain.closed_row_guard import ClosedRowGuard
-from tables.declare.registry import load
-from tables.declare.table import Table
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.instants import epoch_ms
+from twofold.streaming.maintain.closed_row_guard import ClosedRowGuard
+from twofold.tables.declare.registry import load
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import hour, plant
 from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 NAME = "flights.delays_by_hour"
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.delta.delta_writer import Written
-from infra.rows.sizes import COMPARED
-from streaming.maintain.stateful_query import Maintain
-from tables.refresh.refresh import Refresher
+from twofold.infra.delta.delta_writer import Written
+from twofold.infra.rows.sizes import COMPARED
+from twofold.streaming.maintain.stateful_query import Maintain
+from twofold.tables.refresh.refresh import Refresher
 from tests.plant import START, plant, reading
 from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
-    from tables.refresh.scope import Scope
+    from twofold.infra.settings import Settings
+    from twofold.tables.refresh.scope import Scope
 
 pytestmark = pytest.mark.spark
 
 DAYS = '''
 """Readings of each sensor and day, and their sum."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(
@@ -51,7 +51,7 @@ def days(readings):
 
 CALLS = '''
 """Calls of sensors."""
-from tables.declare.table import Topic
+from twofold.tables.declare.table import Topic
 
 TOPIC = Topic(
     schema={"sensor": "string", "called_at": "timestamp"},
@@ -62,7 +62,7 @@ TOPIC = Topic(
 '''
 ANSWERS = '''
 """Each call with the reading that answers it within a day."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(
@@ -115,7 +115,7 @@ def test_a_late_record_of_an_open_row_revises_it_at_once(
 def test_a_scope_that_waits_is_recomputed_once_for_each_closing(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: int
 ) -> None:
-    monkeypatch.setattr("tables.refresh.refresh.COMPARED", compared)
+    monkeypatch.setattr("twofold.tables.refresh.refresh.COMPARED", compared)
     world, recomputed = World(spark, settings, "plant", plant(tmp_path, days=DAYS)), []
     publish = Refresher.publish
 

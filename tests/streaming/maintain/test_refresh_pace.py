@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from streaming.maintain import refresh_pace
-from streaming.maintain.refresh_pace import Pace
-from streaming.maintain.refresh_turns import Turns
-from streaming.query.step_shares import Shares
+from twofold.streaming.maintain import refresh_pace
+from twofold.streaming.maintain.refresh_pace import Pace
+from twofold.streaming.maintain.refresh_turns import Turns
+from twofold.streaming.query.step_shares import Shares
 from tests.tables.declared import a_table, a_topic
 
 TABLE, TOPIC = a_table(), a_topic()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.maintain.refresh_turns import Turns, level_of
-from tables.declare.registry import load
+from twofold.streaming.maintain.refresh_turns import Turns, level_of
+from twofold.tables.declare.registry import load
 from tests.tables.declared import TOPIC_FILE, written
 
 
@@ -139,7 +139,7 @@ def test_a_heavy_refresh_leaves_the_turn_of_a_small_one_free(refreshes: Refreshe
 def test_levels_follow_the_order_of_dependency(tmp_path: Path) -> None:
     reads = {"copy": "readings", "joined": "copy, readings", "report": "joined"}
     parameters = 'primary_key=["sensor", "read_at"], recompute_by=["sensor"]'
-    head = f'"""A table."""\nfrom tables import table\n\n\n@table({parameters})\n'
+    head = f'"""A table."""\nfrom twofold import table\n\n\n@table({parameters})\n'
     files = {
         f"plant/{name}.py": f"{head}def {name}({inputs}):\n    return {inputs.split(',')[0]}\n"
         for name, inputs in reads.items()

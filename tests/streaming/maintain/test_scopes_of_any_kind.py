@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra.settings import Settings
-from tables.declare.registry import load
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
 from tests.tables.declared import written
 from tests.worlds import World
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 VISITS = '''\
 """Visits, as a client of any habit names its fields."""
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={
@@ -42,7 +42,7 @@ TOPIC = Topic(
 '''
 NEWEST = '''\
 """The newest state of each visit; a weight below nothing is no number."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(primary_key=["id"], sequence_by=["at"], recompute_by=["id"])
@@ -53,7 +53,7 @@ def newest(visits):
 TABLES = {
     "how_many": '''\
 """How many visits there are, in one row."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(primary_key=["one"], recompute_by=[])
@@ -62,7 +62,7 @@ def how_many(newest):
 ''',
     "by_year": '''\
 """Visits by year: a group by an expression."""
-from tables import F, table
+from twofold import F, table
 
 
 @table()
@@ -71,7 +71,7 @@ def by_year(newest):
 ''',
     "by_zone": '''\
 """Visits by zone."""
-from tables import F, table
+from twofold import F, table
 
 
 @table()
@@ -80,7 +80,7 @@ def by_zone(newest):
 ''',
     "by_order": '''\
 """Visits by two words of SQL, of a topic."""
-from tables import F, table
+from twofold import F, table
 
 
 @table()
@@ -89,7 +89,7 @@ def by_order(visits):
 ''',
     "by_weight": '''\
 """Visits by a floating-point number."""
-from tables import F, table
+from twofold import F, table
 
 
 @table()
@@ -98,7 +98,7 @@ def by_weight(newest):
 ''',
     "by_user": '''\
 """Visits by a number of twenty digits."""
-from tables import F, table
+from twofold import F, table
 
 
 @table()
@@ -107,7 +107,7 @@ def by_user(newest):
 ''',
     "by_repo": '''\
 """Visits of a topic by a field of an object, another by an expression of it."""
-from tables import F, table
+from twofold import F, table
 
 
 @table()
@@ -116,7 +116,7 @@ def by_repo(visits):
 ''',
     "by_letter": '''\
 """Newest visits by an expression of a text, in SQL."""
-from tables import sql, table
+from twofold import sql, table
 
 
 @table()
@@ -126,7 +126,7 @@ def by_letter(newest):
 ''',
     "by_share": '''\
 """Newest visits by a quotient that other visits do not have."""
-from tables import F, table
+from twofold import F, table
 
 
 @table()
@@ -136,7 +136,7 @@ def by_share(newest):
 ''',
     "nth": '''\
 """Which visit of its zone each one is."""
-from tables import F, Window, table
+from twofold import F, Window, table
 
 
 @table()

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from infra.delta.delta_writer import CommitTag, Writer, Written
-from infra.errors import WriteConflict
-from streaming.maintain.closed_row_guard import ClosedRowGuard
-from streaming.maintain.stateful_query import Maintain
-from streaming.maintain.stream_fence import StreamFence
-from tables.declare.registry import load
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
+from twofold.infra.errors import WriteConflict
+from twofold.streaming.maintain.closed_row_guard import ClosedRowGuard
+from twofold.streaming.maintain.stateful_query import Maintain
+from twofold.streaming.maintain.stream_fence import StreamFence
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import hour, plant, reading
 from tests.worlds import World
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from infra.delta.lake import Lake
-    from infra.settings import Settings
+    from twofold.infra.delta.lake import Lake
+    from twofold.infra.settings import Settings
 
 NAME = "flights.delays_by_hour"
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.errors import BadDeclaration
-from tables.refresh.open_platform import Platform
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.infra.errors import BadDeclaration
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.batch.test_cleaned_logs import clean
 from tests.late_reading import TOPIC, hours
 from tests.plant import plant, reading
@@ -22,13 +22,13 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
+    from twofold.infra.settings import Settings
 
 pytestmark = pytest.mark.spark
 
 EACH_FILE = '''
 """Every reading."""
-from tables import table
+from twofold import table
 
 
 @table(primary_key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"])
@@ -36,7 +36,7 @@ def each(readings):
     return readings.select("sensor", "read_at", "value")
 '''
 STRICT_TOPIC = edited(
-    edited(TOPIC_FILE, "import Topic\n", "import Topic\nfrom quality.rules import between\n"),
+    edited(TOPIC_FILE, "import Topic\n", "import Topic\nfrom twofold.quality.rules import between\n"),
     'dedup_keys=["sensor"],',
     'dedup_keys=["sensor"],\n    checks=[between("value", 0, 50)],',
 )
@@ -101,7 +101,7 @@ def replayed(spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatc
     world.maintain(TABLES)
     world.append({TOPIC: [reading("a", 2, 99), reading("a", 1.5, 2)]})
     world.registry = plant(tmp_path / "after", each=EACH_FILE, readings=STRICT_TOPIC)
-    monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: world)
+    monkeypatch.setattr("twofold.batch.rewrite.replay.Log", lambda *_: world)
     platform = Platform(spark, world.lake, world.registry)
     replay(platform, world.registry.topics[TOPIC])
     assert sorted(world.rows(TOPIC)["value"].to_pylist()) == [1, 2]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from infra.settings import Settings
-from tables.declare.registry import load
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
 from tests.tables.declared import written
 from tests.worlds import World
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 
 VISITS = '''\
 """Visits, of which some clients know no time, and some send many words."""
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={"id": "long", "at": "timestamp", "words": "array<string>", "labels": "map<string,long>?"},
@@ -35,7 +35,7 @@ TOPIC = Topic(
 '''
 TABLE = '''\
 """Visits, as the name says."""
-from tables import F, table
+from twofold import F, table
 
 
 @table()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from streaming.query.deferred_query import DeferredQuery
+from twofold.streaming.query.deferred_query import DeferredQuery
 
 
 class Query:

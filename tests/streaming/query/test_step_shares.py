@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from streaming.query.step_shares import Shares
+from twofold.streaming.query.step_shares import Shares
 
 CORES = 2
 

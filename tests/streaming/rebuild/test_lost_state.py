@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.reconcile import correct
-from infra.errors import BadArgument, UnexplainedDifference
-from infra.settings import Settings
-from streaming.rebuild.lost_state import Recover, Recovery
-from tables.declare.registry import Registry
-from tables.refresh.open_platform import Platform
-from tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.batch.reconcile import correct
+from twofold.infra.errors import BadArgument, UnexplainedDifference
+from twofold.infra.settings import Settings
+from twofold.streaming.rebuild.lost_state import Recover, Recovery
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.batch.test_cleaned_logs import clean
 from tests.plant import DAYS_FILE, HOURS_FILE, hour, plant, reading
 from tests.tables.declared import edited
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
 
 ALARMS_FILE = '''\
 """Alarms of sensors."""
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={"alarm": "string", "sensor": "string", "raised_at": "timestamp"},
@@ -42,7 +42,7 @@ TOPIC = Topic(
 '''
 ALARMED_FILE = '''\
 """Readings with the alarms of their sensor within the hour that follows."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(

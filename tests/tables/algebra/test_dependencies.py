@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.errors import BadDeclaration
-from tables.declare.declaration_files import mistakes_in
+from twofold.infra.errors import BadDeclaration
+from twofold.tables.declare.declaration_files import mistakes_in
 from tests.tables.declare.test_inference import edited, inference_of, plant
 
 NTH = "row_number() OVER (PARTITION BY sensor ORDER BY read_at)"

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tables.algebra.dependencies import by_source, scope_of, unknown_in
-from tables.algebra.expression_sql import sql_of
-from tables.algebra.reading.connect_plan import read_function
-from tables.algebra.relations import Relation
+from twofold.tables.algebra.dependencies import by_source, scope_of, unknown_in
+from twofold.tables.algebra.expression_sql import sql_of
+from twofold.tables.algebra.reading.connect_plan import read_function
+from twofold.tables.algebra.relations import Relation
 from tests.harness.tiers import this_run
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def in_sql(dice: random.Random) -> Step:
     )
 
     def made(a: DataFrame, b: DataFrame) -> DataFrame:
-        from tables import sql
+        from twofold import sql
 
         given = {name: frame for name, frame in {"a": a, "b": b}.items() if f"{{{name}}}" in text}
         return sql(text, **given)

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from infra.delta.lake import Lake
-from infra.errors import BadDeclaration
-from infra.python_source import _parsed
-from infra.settings import ROOT
-from tables.declare.code_fingerprint import fingerprint, read_code
-from tables.declare.encodings import ENCODINGS, find_encoding
-from tables.declare.registry import Registry, load
-from tables.declare.table import Table
-from tables.refresh.acceptance import definition
-from tables.refresh.derived_rows import version_columns
-from tables.refresh.events.decoding_fingerprint import decoding
-from tables.refresh.events.record_decoder import Decoder
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.python_source import _parsed
+from twofold.infra.settings import ROOT
+from twofold.tables.declare.code_fingerprint import fingerprint, read_code
+from twofold.tables.declare.encodings import ENCODINGS, find_encoding
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import definition
+from twofold.tables.refresh.derived_rows import version_columns
+from twofold.tables.refresh.events.decoding_fingerprint import decoding
+from twofold.tables.refresh.events.record_decoder import Decoder
 from tests.plant import HOURS, plant
 from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, bound_as, edited, written
 
@@ -31,7 +31,7 @@ USING_FILE = '''\
 import math
 from functools import partial
 
-from tables import table
+from twofold import table
 
 LIMIT = {"low": 1, "high": 9}
 SPARE = 1
@@ -331,7 +331,7 @@ def test_a_name_of_spark_counts_alike_in_file_and_function(tmp_path: Path) -> No
         '    return readings.withColumn("n", F.count("*").over(Window.partitionBy("sensor")))',
     )
     head = edited(inside, "    from pyspark.sql import Window\n    from pyspark.sql import functions as F\n\n", "")
-    head = edited(head, "from tables import table", "from tables import F, Window, table")
+    head = edited(head, "from twofold import table", "from twofold import F, Window, table")
     assert fingerprint_of(tmp_path / "one", inside) == fingerprint_of(tmp_path / "two", head)
     swapped = edited(head, "F, Window, table", "Window as F, F as Window, table")
     assert fingerprint_of(tmp_path / "one", head) != fingerprint_of(tmp_path / "two", swapped)
@@ -343,24 +343,24 @@ def test_where_a_declaration_is_kept_is_no_part_of_the_definition() -> None:
 
 
 def test_rules_are_no_part_of_the_definition() -> None:
-    from quality.rules import not_null
+    from twofold.quality.rules import not_null
 
     assert fingerprint(a_table()) == fingerprint(a_table(checks=[not_null("sensor")]))
 
 
 def test_how_a_rule_judges_tables_is_no_part_of_how_records_are_decoded() -> None:
-    from quality.rules import Between
+    from twofold.quality.rules import Between
 
     read = "\n".join(read_code(Between).lines)
     assert [word for word in ("arrow", "spark", "measures", "expectation") if word in read] == ["arrow"]
 
 
 def test_a_kind_of_rule_is_part_of_decoding_where_a_topic_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from quality.rules import between
+    from twofold.quality.rules import between
 
     plain, checked = a_topic(), a_topic(checks=[between("value", 0, 1)])
     before = decoding(plain), decoding(checked)
-    monkeypatch.setattr("tables.refresh.events.decoding_fingerprint._rule", lambda kind: (f"another {kind.kind}",))
+    monkeypatch.setattr("twofold.tables.refresh.events.decoding_fingerprint._rule", lambda kind: (f"another {kind.kind}",))
     assert (decoding(plain) == before[0], decoding(checked) == before[1]) == (True, False)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import BadDeclaration
-from tables.declare.registry import load
+from twofold.infra.errors import BadDeclaration
+from twofold.tables.declare.registry import load
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, proved, written
 
 Loaded = Callable[..., None]

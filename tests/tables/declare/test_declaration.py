@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from batch.ledgers.run_result import RunResult
-from infra.duration import parse_duration
-from infra.encodings.column_types import FieldType, parse_type
-from infra.errors import BadDeclaration
-from quality.rules import between, not_null, unique
-from tables.declare.analysis import wrong_types
-from tables.declare.topic import DeviceClock
+from twofold.batch.ledgers.run_result import RunResult
+from twofold.infra.duration import parse_duration
+from twofold.infra.encodings.column_types import FieldType, parse_type
+from twofold.infra.errors import BadDeclaration
+from twofold.quality.rules import between, not_null, unique
+from twofold.tables.declare.analysis import wrong_types
+from twofold.tables.declare.topic import DeviceClock
 from tests.tables.declared import READINGS, a_table, a_topic
 
 

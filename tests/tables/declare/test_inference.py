@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from infra.errors import BadDeclaration
-from infra.settings import ROOT
-from tables.declare.code_fingerprint import fingerprint
-from tables.declare.declaration_files import mistakes_in
-from tables.declare.parameter_checks import BOUND
-from tables.declare.registry import load
-from tables.declare.table import Parameters, Table
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.settings import ROOT
+from twofold.tables.declare.code_fingerprint import fingerprint
+from twofold.tables.declare.declaration_files import mistakes_in
+from twofold.tables.declare.parameter_checks import BOUND
+from twofold.tables.declare.registry import load
+from twofold.tables.declare.table import Parameters, Table
 from tests.tables.declared import TOPIC_FILE, edited, proved, written
 
 ALARMS_FILE = '''\
 """Alarms of sensors."""
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={"alarm": "string", "sensor": "string", "raised_at": "timestamp"},
@@ -31,7 +31,7 @@ TOPIC = Topic(
     dedup_keys=["alarm"],
 )
 '''
-HEAD = '"""A table."""\nfrom tables import F, Window, sql, table\n\n\n'
+HEAD = '"""A table."""\nfrom twofold import F, Window, sql, table\n\n\n'
 HOURS = """\
 @table(watermark="1 hour"{given})
 def hours(readings):
@@ -561,7 +561,7 @@ def test_what_is_inferred_is_kept_next_to_the_code_until_that_changes(tmp_path: 
         ["hour", "sensor", "closes_at", "n"],
     )
     script = (
-        "import sys; from pathlib import Path; from tables.declare.registry import load; "
+        "import sys; from pathlib import Path; from twofold.tables.declare.registry import load; "
         f"print(load(Path({str(tmp_path)!r})).find_table('mine').depends_within, 'pyspark' in sys.modules)"
     )
 

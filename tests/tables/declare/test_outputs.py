@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from infra.errors import BadDeclaration
-from quality.rules import RECORD_RULES, Rule
-from tables import between, expression, matches, not_null, one_of, to_postgres, to_webhook
-from tables.declare.code_fingerprint import fingerprint
+from twofold.infra.errors import BadDeclaration
+from twofold.quality.rules import RECORD_RULES, Rule
+from twofold import between, expression, matches, not_null, one_of, to_postgres, to_webhook
+from twofold.tables.declare.code_fingerprint import fingerprint
 from tests.plant import HOURS, plant
 from tests.tables.declared import TABLE_FILE, edited
 
-CLOSING = edited(HOURS, "from tables import F, table", "from tables import F, between, table, to_postgres, to_webhook")
+CLOSING = edited(HOURS, "from twofold import F, table", "from twofold import F, between, table, to_postgres, to_webhook")
 
 
 def hours(folder: Path, outputs: str) -> Any:
@@ -126,7 +126,7 @@ RULES: list[Rule] = [
 
 
 def test_a_rule_is_had_again_from_its_kind_and_arguments() -> None:
-    from quality import rules
+    from twofold.quality import rules
 
     again = [getattr(rules, rule.kind)(*rule.arguments) for rule in RULES]
     assert (again, [str(rule) for rule in again]) == (RULES, [str(rule) for rule in RULES])

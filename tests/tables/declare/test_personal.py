@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra.errors import BadDeclaration
-from infra.keys.ciphertext import PATTERN
-from quality.rules import matches, not_null
-from tables import (
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.keys.ciphertext import PATTERN
+from twofold.quality.rules import matches, not_null
+from twofold import (
     DeviceClock,
     Topic,
     changes_of,
@@ -27,10 +27,10 @@ from tables import (
     token_of,
     year_group,
 )
-from tables.declare.personal import Computed, Owner, owners_of, personal_columns, with_sealed_columns
-from tables.declare.registry import load
-from tables.declare.sources.captured_topic import is_relayed
-from tables.refresh.events.decoding_fingerprint import decoding
+from twofold.tables.declare.personal import Computed, Owner, owners_of, personal_columns, with_sealed_columns
+from twofold.tables.declare.registry import load
+from twofold.tables.declare.sources.captured_topic import is_relayed
+from twofold.tables.refresh.events.decoding_fingerprint import decoding
 from tests.tables.declared import bound_as, written
 
 
@@ -174,7 +174,7 @@ def test_what_cannot_be_computed_is_refused() -> None:
 def test_a_file_with_a_wrong_owner_is_a_fault_of_its_own(tmp_path: Path) -> None:
     text = '''
         """Logins."""
-        from tables import Topic, personal
+        from twofold import Topic, personal
         TOPIC = Topic(
             schema={"customer": "string", "at": "timestamp", "mail": personal("%s")},
             event_time="at", message_key="customer", dedup_keys=["customer"],

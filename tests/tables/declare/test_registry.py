@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.chosen_domains import choose_domains
-from infra.errors import BadArgument, BadDeclaration
-from infra.settings import Settings
-from tables.declare.analysis import whole_scopes
-from tables.declare.registry import Registry, _log_faults, load, running, running_domains
+from twofold.infra.chosen_domains import choose_domains
+from twofold.infra.errors import BadArgument, BadDeclaration
+from twofold.infra.settings import Settings
+from twofold.tables.declare.analysis import whole_scopes
+from twofold.tables.declare.registry import Registry, _log_faults, load, running, running_domains
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 
 
@@ -108,7 +108,7 @@ def test_a_choice_of_domains_has_what_they_read_and_no_more(tmp_path: Path) -> N
             "newest",
             edited(TABLE_FILE, "from tables", "import delta\nfrom tables"),
             "imports delta when",
-            "`from tables import",
+            "`from twofold import",
         ),
         ("topic", edited(TOPIC_FILE, "TOPIC =", "import delta\nTOPIC ="), "line 4 imports delta", "inside the"),
         ("topic", edited(TOPIC_FILE, '"string"', '"strng"'), "sensor has the type 'strng'", "Did you mean 'string'"),
@@ -143,7 +143,7 @@ def test_a_mistake_names_its_file_and_what_to_do(
 
 KINDS_FILE = '''\
 """How many sensors had a value on which day."""
-from tables import F, table
+from twofold import F, table
 
 
 @table(primary_key=["day"], {given})
@@ -331,7 +331,7 @@ def mills(folder: Path) -> Registry:
 
 def test_a_chosen_domain_that_cannot_be_loaded_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     every, settings = mills(tmp_path / "tables"), Settings(home=tmp_path / "home")
-    monkeypatch.setattr("tables.declare.registry._own", lambda: every)
+    monkeypatch.setattr("twofold.tables.declare.registry._own", lambda: every)
     assert running(settings) is every
     assert running_domains(settings) == []
     choose_domains(settings, ["yard", "plant", "gone"])
@@ -357,8 +357,8 @@ def test_what_is_left_out_is_logged_once_unless_the_caller_lists_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     every = mills(tmp_path / "tables")
-    monkeypatch.setattr("tables.declare.registry._own", lambda: every)
-    monkeypatch.setattr("tables.declare.registry._log_faults", functools.cache(_log_faults.__wrapped__))
+    monkeypatch.setattr("twofold.tables.declare.registry._own", lambda: every)
+    monkeypatch.setattr("twofold.tables.declare.registry._log_faults", functools.cache(_log_faults.__wrapped__))
 
     def logged() -> list[str]:  # clients of a broker that other tests stopped go on logging
         return [one.getMessage().split()[2] for one in caplog.records if one.name.startswith("twofold")]

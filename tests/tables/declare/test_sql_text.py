@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra.errors import BadDeclaration
-from infra.settings import ROOT, Settings
-from tables import sql
-from tables.declare.analysis import open_call
-from tables.declare.registry import load
-from tables.declare.table import Strategy
-from tables.refresh.derived_rows import derive
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.settings import ROOT, Settings
+from twofold import sql
+from twofold.tables.declare.analysis import open_call
+from twofold.tables.declare.registry import load
+from twofold.tables.declare.table import Strategy
+from twofold.tables.refresh.derived_rows import derive
 from tests.tables.declared import a_table, written
 from tests.worlds import World
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EXAMPLE = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/how-to/write-sql.md").read_text(), re.M | re.S)[0]
 BY_HOUR = '''\
 """Orders by hour."""
-from tables import sql, table
+from twofold import sql, table
 
 
 @table(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra.encodings import schema_files
-from tables.declare.encodings import find_encoding
-from tables.declare.topic import Topic
-from tables.declare.topic_schemas import incompatible_changes
+from twofold.infra.encodings import schema_files
+from twofold.tables.declare.encodings import find_encoding
+from twofold.tables.declare.topic import Topic
+from twofold.tables.declare.topic_schemas import incompatible_changes
 
 ID = {"name": "id", "type": "string"}
 AT = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}

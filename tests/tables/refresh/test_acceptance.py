@@ -8,19 +8,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from batch.plan.code_changes import code_changes
-from batch.rewrite.accepted_decoding import accept_decoded, begin_decoding, lower_decoding
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.errors import DefinitionChanged
-from quality.rules import between
-from status.fold import Facts
-from tables.declare.code_fingerprint import fingerprint
-from tables.declare.record_fields import key
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.declare.topic import DeviceClock
-from tables.refresh.acceptance import (
+from twofold.batch.plan.code_changes import code_changes
+from twofold.batch.rewrite.accepted_decoding import accept_decoded, begin_decoding, lower_decoding
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import DefinitionChanged
+from twofold.quality.rules import between
+from twofold.status.fold import Facts
+from twofold.tables.declare.code_fingerprint import fingerprint
+from twofold.tables.declare.record_fields import key
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.declare.topic import DeviceClock
+from twofold.tables.refresh.acceptance import (
     FENCES,
     Accepted,
     accept,
@@ -29,7 +29,7 @@ from tables.refresh.acceptance import (
     is_accepted,
     require_one_definition,
 )
-from tables.refresh.events.decoding_fingerprint import decoding
+from twofold.tables.refresh.events.decoding_fingerprint import decoding
 from tests.streaming.ingest.small_log import BAD, SmallLog, reading
 from tests.tables.declared import READINGS, a_table, a_topic
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.errors import BadDeclaration
-from tables.refresh.derived_rows import require_closing
+from twofold.infra.errors import BadDeclaration
+from twofold.tables.refresh.derived_rows import require_closing
 from tests.tables.declared import a_table
 
 TEN = datetime(2013, 1, 1, 10, tzinfo=UTC)

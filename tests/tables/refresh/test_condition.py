@@ -15,13 +15,13 @@ import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from infra.delta.file_pruning import prune_files
-from infra.duckdb_session import duckdb_utc, parquet
-from infra.instants import Interval
-from infra.sql.names import DATAFUSION, DUCKDB, SPARK
-from tables.algebra.expression_sql import column_of, path_of
-from tables.algebra.reading.expression_text import value_of
-from tables.refresh.condition import Condition
+from twofold.infra.delta.file_pruning import prune_files
+from twofold.infra.duckdb_session import duckdb_utc, parquet
+from twofold.infra.instants import Interval
+from twofold.infra.sql.names import DATAFUSION, DUCKDB, SPARK
+from twofold.tables.algebra.expression_sql import column_of, path_of
+from twofold.tables.algebra.reading.expression_text import value_of
+from twofold.tables.refresh.condition import Condition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

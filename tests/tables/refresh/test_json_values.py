@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tables.refresh.json_values import from_plain_json, to_json, to_plain_json
+from twofold.tables.refresh.json_values import from_plain_json, to_json, to_plain_json
 
 KINDS: list[tuple[pa.DataType, Any]] = [
     (pa.string(), "é 'quoted'"),

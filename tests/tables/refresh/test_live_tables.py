@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from batch.plan.code_changes import code_changes
-from batch.plan.planning import make_plan
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from infra.errors import Unproved
-from tables.declare.declaration_files import mistakes_in
-from tables.declare.registry import Registry, load
-from tables.refresh.acceptance import (
+from twofold.batch.plan.code_changes import code_changes
+from twofold.batch.plan.planning import make_plan
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import Unproved
+from twofold.tables.declare.declaration_files import mistakes_in
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.acceptance import (
     Accepted,
     accept,
     code_facts,
@@ -25,12 +25,12 @@ from tables.refresh.acceptance import (
     require_one_definition,
     require_proved,
 )
-from tables.refresh.open_platform import ensure_domain
+from twofold.tables.refresh.open_platform import ensure_domain
 from tests.tables.declared import TOPIC_FILE, edited, written
 
 NEWEST = '''\
 """The newest readings."""
-from tables import F, Window, table
+from twofold import F, Window, table
 
 
 @table(primary_key=["sensor"], recompute_by=["sensor"])
@@ -40,7 +40,7 @@ def newest(readings):
 '''
 FIRST = '''\
 """The first reading of each sensor."""
-from tables import table
+from twofold import table
 
 
 @table(primary_key=["sensor"], recompute_by=["sensor"])
@@ -49,7 +49,7 @@ def first(readings):
 '''
 COUNTED = '''\
 """Readings, counted."""
-from tables import F, table
+from twofold import F, table
 
 
 @table({given})

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
-from infra.delta.lake import Lake
-from tables.declare.registry import load
-from tables.refresh.refresh import Refresher
+from twofold.infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.refresh import Refresher
 from tests.tables.declared import a_table
 
 SCHEMA = pa.schema([("sensor", pa.string()), ("n", pa.int64())])

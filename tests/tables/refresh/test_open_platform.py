@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.delta.lake import Lake
-from infra.settings import Settings
-from tables.declare.registry import load
-from tables.refresh.open_platform import ensure_topics_of, opened
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
+from twofold.tables.refresh.open_platform import ensure_topics_of, opened
 from tests.tables.declared import TOPIC_FILE, edited, written
 
 STATISTICS = "delta.dataSkippingStatsColumns"

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from infra.delta.delta_writer import CommitTag, Writer, Written
-from infra.delta.lake import Lake
-from infra.errors import BadDeclaration, QualityFailed
-from infra.instants import Interval, epoch_ms
-from infra.settings import Engine, Settings
-from quality.rules import between, unique
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
-from tables.declare.registry import Registry
-from tables.declare.table import Table
-from tables.refresh.events.record_decoder import events_schema
-from tables.refresh.refresh import Refresher
-from tables.refresh.scope import Scope, everything
+from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadDeclaration, QualityFailed
+from twofold.infra.instants import Interval, epoch_ms
+from twofold.infra.settings import Engine, Settings
+from twofold.quality.rules import between, unique
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.events.record_decoder import events_schema
+from twofold.tables.refresh.refresh import Refresher
+from twofold.tables.refresh.scope import Scope, everything
 from tests.tables.declared import a_topic, bound_as
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ def comparison(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     What differs is few rows in both cases; `infra/delta` publishes such by Spark, too.
     """
     if request.param == "by Spark":
-        monkeypatch.setattr("tables.refresh.refresh.SEARCHED", -1)
-        monkeypatch.setattr("tables.refresh.refresh.COMPARED", 0)
+        monkeypatch.setattr("twofold.tables.refresh.refresh.SEARCHED", -1)
+        monkeypatch.setattr("twofold.tables.refresh.refresh.COMPARED", 0)
 
 
 whoever_compares = pytest.mark.usefixtures("comparison")
@@ -304,7 +304,7 @@ def test_a_row_that_goes_away_may_have_been_bad(plant: Plant) -> None:
 
 
 def test_more_rows_than_memory_should_hold_are_compared_by_spark(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tables.refresh.refresh.COMPARED", 1)
+    monkeypatch.setattr("twofold.tables.refresh.refresh.COMPARED", 1)
     plant.read(*((s, TEN, 1.0) for s in "abc"))
     plant.live(*((s, 0, 9, 9.0) for s in "bcd"))
     settings = plant.lake.settings
@@ -342,8 +342,8 @@ def test_what_large_inputs_make_is_compared_by_spark(
     plant: Plant, monkeypatch: pytest.MonkeyPatch, held: int, kind: str
 ) -> None:
     """However few rows they are; an input of a few bytes more than are held is not read by this process at all."""
-    monkeypatch.setattr("tables.refresh.refresh.HELD_BYTES", held)
-    monkeypatch.setattr("infra.rows.sizes.HELD_BYTES", held)
+    monkeypatch.setattr("twofold.tables.refresh.refresh.HELD_BYTES", held)
+    monkeypatch.setattr("twofold.infra.rows.sizes.HELD_BYTES", held)
     plant.read(*((s, TEN, 1.0) for s in "abc"))
     plant.live(("a", 0, 9, 9.0))
     assert type(plant.refresher().difference(everything(HOURS))).__name__ == kind
@@ -410,7 +410,7 @@ def test_a_refresh_that_another_was_faster_than_is_computed_again(
             overtaken.append(fast.publish(around("b", 0, 0)))
         return True
 
-    monkeypatch.setattr("infra.delta.merge._differs", overtake)
+    monkeypatch.setattr("twofold.infra.delta.merge._differs", overtake)
     assert slow.publish(around("a", 0, 0)).changed == 1
     assert [written.changed for written in overtaken] == [1]
     assert plant.stored() == [("a", 0, 1, 1.0), ("b", 0, 1, 1.0)]

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infra.rows.rows import dialect_of, here, run_sql
-from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.refresh.derived_rows import first_of_each
-from tables.refresh.row_diff import difference, matching, of_kinds, rows_after, rows_before
+from twofold.infra.rows.rows import dialect_of, here, run_sql
+from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
+from twofold.tables.refresh.derived_rows import first_of_each
+from twofold.tables.refresh.row_diff import difference, matching, of_kinds, rows_after, rows_before
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.rows.rows import Rows
+    from twofold.infra.rows.rows import Rows
 
 pytestmark = pytest.mark.spark
 

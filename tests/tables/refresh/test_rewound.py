@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import Lake
-from tables.declare.registry import Registry
-from tables.refresh.acceptance import REFRESH, STREAM
-from tables.refresh.rewound import next_versions
-from tables.refresh.streaming_checkpoint import Checkpoint, Position
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import Lake
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.acceptance import REFRESH, STREAM
+from twofold.tables.refresh.rewound import next_versions
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, Position
 from tests.tables.declared import a_table, a_topic
 
 TABLE, TOPIC = a_table(), a_topic()

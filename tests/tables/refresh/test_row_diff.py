@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.delta.delta_writer import BEFORE, CHANGE
-from infra.rows.rows import here
-from tables.refresh.row_diff import difference
+from twofold.infra.delta.delta_writer import BEFORE, CHANGE
+from twofold.infra.rows.rows import here
+from twofold.tables.refresh.row_diff import difference
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 NAN = float("nan")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.instants import EPOCH, Interval, epoch_ms, from_epoch_ms
-from tables.refresh.scope import Scope, alike, coalesce, hull, merged, scope_of_row, scopes_of, whole
+from twofold.infra.instants import EPOCH, Interval, epoch_ms, from_epoch_ms
+from twofold.tables.refresh.scope import Scope, alike, coalesce, hull, merged, scope_of_row, scopes_of, whole
 from tests.tables.declared import a_table, a_topic
 
 HOUR = 3_600_000

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, Position, delta_offset
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, Position, delta_offset
 from tests.tables.declared import written
 
 DELTA_3 = """\

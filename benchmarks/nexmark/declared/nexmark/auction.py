@@ -1,6 +1,6 @@
 """Auctions that begin."""
 
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={

@@ -1,6 +1,6 @@
 """Bids for auctions."""
 
-from tables import Topic, between
+from twofold import Topic, between
 
 TOPIC = Topic(
     schema={

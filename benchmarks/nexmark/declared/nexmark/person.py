@@ -1,6 +1,6 @@
 """Persons who register."""
 
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={

@@ -1,6 +1,6 @@
 """Query 11, user sessions: the bids of each bidder without a pause of ten seconds."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table()

@@ -4,7 +4,7 @@ The published query counts by the clock of the machine that runs it, so that no 
 a record is processing time, too, and is kept in the log: a recomputation finds the same windows.
 """
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table()

@@ -1,6 +1,6 @@
 """Query 14, calculation: bids of a range of prices, with the time of day and a count of letters."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table()

@@ -1,6 +1,6 @@
 """Query 16, channel statistics: bids, bidders and auctions of each channel and day, by rank of price."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table()

@@ -1,6 +1,6 @@
 """Query 17, auction statistics: bids and prices of each auction and day."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table(watermark="4 seconds")

@@ -1,6 +1,6 @@
 """Query 18, last bid: of each bidder for each auction."""
 
-from tables import DataFrame, table
+from twofold import DataFrame, table
 
 
 @table(primary_key=["bidder", "auction"], sequence_by=["date_time"])

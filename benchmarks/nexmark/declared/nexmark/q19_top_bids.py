@@ -1,6 +1,6 @@
 """Query 19, top bids: the ten highest of each auction."""
 
-from tables import DataFrame, F, Window, table
+from twofold import DataFrame, F, Window, table
 
 
 @table(primary_key=["auction", "rank_number"], recompute_by=["auction"])

@@ -1,6 +1,6 @@
 """Query 1, currency conversion: the price of each bid in euros."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table()

@@ -1,6 +1,6 @@
 """Query 20, expanded bids: those for auctions of category 10, with the auction."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table(primary_key=["auction", "bidder", "bid_date_time"])

@@ -1,6 +1,6 @@
 """Query 2, selection: the bids for every 123rd auction."""
 
-from tables import DataFrame, table
+from twofold import DataFrame, table
 
 
 @table()

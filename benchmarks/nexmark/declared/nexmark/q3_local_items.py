@@ -1,6 +1,6 @@
 """Query 3, local item suggestion: who sells in Oregon, Idaho or California in category 10."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table(primary_key=["id"])

@@ -1,6 +1,6 @@
 """Query 4, average price for a category: of the winning bids of its auctions."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table()

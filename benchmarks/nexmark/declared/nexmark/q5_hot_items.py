@@ -1,6 +1,6 @@
 """Query 5, hot items: the auctions with the most bids in the last ten seconds, every two seconds."""
 
-from tables import DataFrame, F, Window, table
+from twofold import DataFrame, F, Window, table
 
 
 @table(primary_key=["starts_at", "auction"], event_time="starts_at", recompute_by=[], depends_within="10 seconds")

@@ -1,6 +1,6 @@
 """Query 7, highest bid: of each ten seconds."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table(watermark="4 seconds")

@@ -1,6 +1,6 @@
 """Query 8, new users: persons who begin an auction in the ten seconds in which they register."""
 
-from tables import DataFrame, F, table
+from twofold import DataFrame, F, table
 
 
 @table(primary_key=["id", "starts_at"])

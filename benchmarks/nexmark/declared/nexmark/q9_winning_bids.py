@@ -1,6 +1,6 @@
 """Query 9, winning bids: the best bid for each auction until it expires."""
 
-from tables import DataFrame, F, Window, table
+from twofold import DataFrame, F, Window, table
 
 
 @table(primary_key=["id"], recompute_by=["id"], scope_columns={"bid": {"id": "auction"}})

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.archive.format.record_batches import HEADER_BYTES
-from infra.archive.read_plan import Archive
-from infra.archive.segment_reader import read_all
-from infra.errors import CorruptSegment
+from twofold.infra.archive.format.record_batches import HEADER_BYTES
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_reader import read_all
+from twofold.infra.errors import CorruptSegment
 from tests.infra.archive.archived_logs import ABORT, COMMIT, TOPIC, Batch, Record, archive_of, marker, seal, stored
 
 PRODUCER, OTHER = 9, 8

@@ -18,15 +18,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.encodings import schema_files
-from infra.encodings.avro.avro_faults import require_sound
-from infra.encodings.avro.avro_schema import Node, parse_avro
-from infra.encodings.record_format import Misfit
-from infra.errors import BadDeclaration
-from infra.kafka.record_columns import HEADERS
-from tables.declare.metadata_columns import REST
-from tables.declare.topic import Topic
-from tables.refresh.events.decoding_fingerprint import decoding
+from twofold.infra.encodings import schema_files
+from twofold.infra.encodings.avro.avro_faults import require_sound
+from twofold.infra.encodings.avro.avro_schema import Node, parse_avro
+from twofold.infra.encodings.record_format import Misfit
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.kafka.record_columns import HEADERS
+from twofold.tables.declare.metadata_columns import REST
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.decoding_fingerprint import decoding
 from tests.infra.encodings.subjects import decoded, framed, reason
 from tests.tables.declared import bound_as
 
@@ -462,7 +462,7 @@ def test_a_column_that_the_schema_has_otherwise_is_refused(schemas: Path) -> Non
 def test_what_fastavro_writes_is_read_as_it_was(records: list[dict[str, Any]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         files = schema_files.SchemaFiles(subject="events", by_id={1: schema_files.Schema(json.dumps(EVENT))})
-        patch.setattr("tables.declare.topic.read_schemas", lambda *_: files)
+        patch.setattr("twofold.tables.declare.topic.read_schemas", lambda *_: files)
         whole = [{**PUSH, **record} for record in records]
         result = decoded(topic(), *(framed(1, written(record)) for record in whole))
     found = [{name: row[name] for name in PUSH} for row in result.accepted.to_pylist()]

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from infra.encodings import schema_files
-from infra.encodings.protobuf.protobuf_schema import message_of
-from infra.errors import BadDeclaration
-from tables.declare.encodings import find_encoding
-from tables.declare.metadata_columns import REST
-from tables.declare.topic import Topic
-from tables.declare.topic_schemas import incompatible_changes
+from twofold.infra.encodings import schema_files
+from twofold.infra.encodings.protobuf.protobuf_schema import message_of
+from twofold.infra.errors import BadDeclaration
+from twofold.tables.declare.encodings import find_encoding
+from twofold.tables.declare.metadata_columns import REST
+from twofold.tables.declare.topic import Topic
+from twofold.tables.declare.topic_schemas import incompatible_changes
 from tests.infra.encodings.subjects import decoded, framed, reason, write_schemas
 from tests.tables.declared import bound_as
 
@@ -212,7 +212,7 @@ def test_texts_of_an_imported_file_of_proto2_are_held(monkeypatch: pytest.Monkey
     importing = HEAD + f'import "part.proto"; message Event {{ {FIRST} Part part = 3; }}'
     schema = schema_files.Schema(importing, (("part.proto", imported),))
     files = schema_files.SchemaFiles(subject="events", by_id={1: schema})
-    monkeypatch.setattr("tables.declare.topic.read_schemas", lambda *_: files)
+    monkeypatch.setattr("twofold.tables.declare.topic.read_schemas", lambda *_: files)
     start = written(EVENT)
     result = decoded(
         topic(), *(framed(1, start + part, FIRST_MESSAGE) for part in (b"\x1a\x03\x0a\x01x", b"\x1a\x03\x0a\x01\xff"))

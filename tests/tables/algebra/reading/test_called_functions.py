@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from infra.sql.impure_functions import IMPURE, find_impure
-from tables.algebra.reading.called_functions import impure_function
-from tables.declare.spark_names import sql
+from twofold.infra.sql.impure_functions import IMPURE, find_impure
+from twofold.tables.algebra.reading.called_functions import impure_function
+from twofold.tables.declare.spark_names import sql
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.sql.names import SPARK
-from tables.algebra.expression_sql import column_of, path_of, sql_of
-from tables.algebra.reading.expression_text import fault_of, value_of
-from tables.algebra.relations import Call, Expr, Literal, field_of
+from twofold.infra.sql.names import SPARK
+from twofold.tables.algebra.expression_sql import column_of, path_of, sql_of
+from twofold.tables.algebra.reading.expression_text import fault_of, value_of
+from twofold.tables.algebra.relations import Call, Expr, Literal, field_of
 
 NAMES = st.text(st.sampled_from("ab_ .`'\"ü1"), min_size=1, max_size=5)
 TEXTS = st.text(st.sampled_from("ab'\\ü%"), max_size=4).map(lambda text: Literal(text, SPARK.literal(text)))

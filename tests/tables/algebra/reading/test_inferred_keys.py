@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType
 
-from tables import F, Window, sql
-from tables.declare.inference import Inference, infer
-from tables.declare.table import Draft
+from twofold import F, Window, sql
+from twofold.tables.declare.inference import Inference, infer
+from twofold.tables.declare.table import Draft
 from tests.tables.declared import a_table
 
 SALES = {"shop": "string", "day": "date", "kind": "string?", "n": "int?", "code": "string?"}

@@ -10,13 +10,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from tables import sql
-from tables.algebra.dependencies import by_source, scope_of, unknown_in
-from tables.algebra.expression_sql import sql_of
-from tables.algebra.reading.connect_plan import read_function
-from tables.algebra.relations import Relation
-from tables.declare.inference import Inference, infer
-from tables.declare.table import Draft
+from twofold import sql
+from twofold.tables.algebra.dependencies import by_source, scope_of, unknown_in
+from twofold.tables.algebra.expression_sql import sql_of
+from twofold.tables.algebra.reading.connect_plan import read_function
+from twofold.tables.algebra.relations import Relation
+from twofold.tables.declare.inference import Inference, infer
+from twofold.tables.declare.table import Draft
 from tests.harness.tiers import this_run
 from tests.tables.declared import a_table
 

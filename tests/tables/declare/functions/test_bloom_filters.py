@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tables.declare.functions.bloom_filters import BYTES, may_hold, members, members_of_all
+from twofold.tables.declare.functions.bloom_filters import BYTES, may_hold, members, members_of_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tables.declare.functions.captured_rows import history, latest_rows, latest_values
+from twofold.tables.declare.functions.captured_rows import history, latest_rows, latest_values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

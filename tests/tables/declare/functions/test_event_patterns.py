@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from infra.settings import Settings
-from tables.declare import registry
-from tables.declare.functions.event_patterns import Event, Match, _by_key, find_matches, times_then
-from tables.flights.missed_turnarounds import late_after_late
+from twofold.infra.settings import Settings
+from twofold.tables.declare import registry
+from twofold.tables.declare.functions.event_patterns import Event, Match, _by_key, find_matches, times_then
+from twofold.tables.flights.missed_turnarounds import late_after_late
 from tests.tables.declared import written
 from tests.worlds import World
 
@@ -184,7 +184,7 @@ def test_a_match_that_its_declaration_does_not_allow_is_refused(
 
 CALLS = '''\
 """Calls and answers."""
-from tables import Topic
+from twofold import Topic
 
 TOPIC = Topic(
     schema={"line": "string", "kind": "string", "at": "timestamp"},
@@ -197,8 +197,8 @@ UNANSWERED = '''\
 """Calls without an answer within an hour."""
 from datetime import timedelta
 
-from tables import table
-from tables.declare.functions.event_patterns import find_matches
+from twofold import table
+from twofold.tables.declare.functions.event_patterns import find_matches
 
 HOUR = timedelta(hours=1)
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from infra.errors import BadDeclaration
-from infra.settings import Settings
-from tables.declare.functions.stored_searches import search_matches, search_terms
-from tables.declare.registry import Registry, load
-from tables.refresh.scope import scopes_of
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.settings import Settings
+from twofold.tables.declare.functions.stored_searches import search_matches, search_terms
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.scope import scopes_of
 from tests.worlds import Keyed, World
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.errors import BadDeclaration
-from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
-from tables.declare.registry import Registry, load
-from tables.declare.sources.captured_topic import captures, changes_of, outbox_of
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import Decoder
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.sources.captured_topic import captures, changes_of, outbox_of
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import Decoder
 from tests.support.loaded_modules import loading_none_of
 from tests.tables.declared import bound_as, written
 
@@ -29,7 +29,7 @@ def registry(topic: Topic) -> Registry:
 
 def test_declarations_load_no_code_of_servers() -> None:
     loading_none_of(
-        {"infra.capture.kafka_connect", "infra.process.supervisor", "urllib.request", "xmlrpc"}, "import tables"
+        {"twofold.infra.capture.kafka_connect", "twofold.infra.process.supervisor", "urllib.request", "xmlrpc"}, "import tables"
     )
 
 
@@ -51,7 +51,7 @@ def test_a_capture_is_named_after_its_topic() -> None:
 
 CAPTURED = '''\
 """Changes of the people."""
-from tables import changes_of
+from twofold import changes_of
 
 TOPIC = changes_of("public.people", columns={"id": "long"}, primary_key=["id"])
 '''

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.errors import BadDeclaration
-from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
-from tables.declare.registry import Registry, load
-from tables.declare.sources.webhook_topic import WebhookTopic, from_webhook, webhook_topics
-from tables.declare.topic import Topic
-from tables.refresh.events.decoding_fingerprint import decoding
-from tables.refresh.events.record_decoder import Decoded, Decoder
-from tables.refresh.events.topic_specs import spec
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.sources.webhook_topic import WebhookTopic, from_webhook, webhook_topics
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.decoding_fingerprint import decoding
+from twofold.tables.refresh.events.record_decoder import Decoded, Decoder
+from twofold.tables.refresh.events.topic_specs import spec
 from tests.support.loaded_modules import loading_none_of
 from tests.tables.declared import a_topic, bound_as, written
 
@@ -111,13 +111,13 @@ def test_a_scheme_that_changes_decodes_no_record_otherwise() -> None:
 
 FILE = '''\
 """Refunds, as the bank reports them."""
-from tables import from_webhook
+from twofold import from_webhook
 
 TOPIC = from_webhook(scheme="standard", schema={"cents": "int"})
 '''
 PLAIN = '''\
 """Two declarations in one file."""
-from tables import from_webhook, Topic
+from twofold import from_webhook, Topic
 
 TOPIC = from_webhook(scheme="standard", schema={"cents": "int"})
 OTHER = from_webhook(scheme="github", schema={"cents": "int"})

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.errors import BadDeclaration
-from tables import field, header, key
-from tables.declare.metadata_columns import REST
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import Decoded, Decoder, raw_columns
+from twofold.infra.errors import BadDeclaration
+from twofold import field, header, key
+from twofold.tables.declare.metadata_columns import REST
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import Decoded, Decoder, raw_columns
 from tests.infra.encodings.subjects import decoded
 from tests.tables.declared import a_topic
 

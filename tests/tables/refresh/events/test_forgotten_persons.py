@@ -21,24 +21,24 @@ import pytest
 import snappy
 import zstandard
 
-from batch.people.export import export
-from batch.people.sealed_records import SentAgain, send_sealed_again
-from infra.delta.lake import QUARANTINE, Lake
-from infra.errors import BadDeclaration, BadSetting
-from infra.kafka import topic_admin
-from infra.kafka.record_producer import producing
-from infra.keys.key_store import KeyStore, Person
-from infra.keys.reader import Reader
-from infra.settings import Settings
-from status.parts.plain_text import plain_text_problems
-from streaming.ingest.topic_writer import TopicWriter
-from tables.declare.registry import Registry, load
-from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import RAW_SCHEMA
-from tables.refresh.events.record_sealer import sealing
-from tables.refresh.events.sealed_topics import require_sealed
-from tables.refresh.events.topic_specs import spec
-from tables.refresh.open_platform import ensure_topics_of
+from twofold.batch.people.export import export
+from twofold.batch.people.sealed_records import SentAgain, send_sealed_again
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.errors import BadDeclaration, BadSetting
+from twofold.infra.kafka import topic_admin
+from twofold.infra.kafka.record_producer import producing
+from twofold.infra.keys.key_store import KeyStore, Person
+from twofold.infra.keys.reader import Reader
+from twofold.infra.settings import Settings
+from twofold.status.parts.plain_text import plain_text_problems
+from twofold.streaming.ingest.topic_writer import TopicWriter
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA
+from twofold.tables.refresh.events.record_sealer import sealing
+from twofold.tables.refresh.events.sealed_topics import require_sealed
+from twofold.tables.refresh.events.topic_specs import spec
+from twofold.tables.refresh.open_platform import ensure_topics_of
 from tests.support.personal_search import found_in
 from tests.tables.declared import written
 
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.platform
 
 DECLARED = '''
     """Logins."""
-    from tables import Topic, field, personal
+    from twofold import Topic, field, personal
     TOPIC = Topic(
         schema={
             "login_id": "long", "customer": "string", "at": "timestamp", "country": "string",

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from infra.encodings.json.json_fields import MOST_DEPTH, is_deep
-from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
-from infra.keys.ciphertext import RECORD, is_sealed, unseal
-from infra.keys.key_store import KeyStore, make_keys
-from infra.settings import Settings
-from tables import Topic, domain_of, from_webhook, personal, start_of, token_of, year_group
-from tables.declare.personal import with_sealed_columns
-from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
-from tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined
+from twofold.infra.encodings.json.json_fields import MOST_DEPTH, is_deep
+from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
+from twofold.infra.keys.ciphertext import RECORD, is_sealed, unseal
+from twofold.infra.keys.key_store import KeyStore, make_keys
+from twofold.infra.settings import Settings
+from twofold import Topic, domain_of, from_webhook, personal, start_of, token_of, year_group
+from twofold.tables.declare.personal import with_sealed_columns
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
+from twofold.tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined
 from tests.tables.declared import bound_as
 from tests.tables.refresh.events.test_record_sealer import a_topic
 from tests.tables.refresh.events.test_sealed_changes import TOPIC as CHANGES

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.lake import QUARANTINE, Lake
-from infra.instants import EPOCH
-from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
-from tables.refresh.events.ingested_offsets import IngestedOffsets, read_ingested_offsets
-from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema, heartbeat
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.instants import EPOCH
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
+from twofold.tables.refresh.events.ingested_offsets import IngestedOffsets, read_ingested_offsets
+from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema, heartbeat
 from tests.tables.declared import a_topic
 
 TOPIC = a_topic()

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra.delta.lake import Lake
-from infra.errors import BadArgument
-from tables.refresh.events import lost_offsets
-from tables.refresh.events.lost_offsets import Gap
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadArgument
+from twofold.tables.refresh.events import lost_offsets
+from twofold.tables.refresh.events.lost_offsets import Gap
 
 TOPIC = "plant.readings"
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)

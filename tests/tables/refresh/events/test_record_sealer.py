@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from infra.keys.ciphertext import RECORD, is_sealed, unseal
-from infra.keys.key_store import KeyStore, Person, make_keys
-from infra.settings import Settings
-from tables import Topic, person, personal, token_of
-from tables.declare.personal import with_sealed_columns
-from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
-from tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined, sealing
+from twofold.infra.keys.ciphertext import RECORD, is_sealed, unseal
+from twofold.infra.keys.key_store import KeyStore, Person, make_keys
+from twofold.infra.settings import Settings
+from twofold import Topic, person, personal, token_of
+from twofold.tables.declare.personal import with_sealed_columns
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
+from twofold.tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined, sealing
 from tests.tables.declared import bound_as
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra.keys.key_store import KeyStore, Person, make_keys
-from infra.settings import Settings
-from tables.declare.registry import Registry, load
-from tables.refresh.acceptance import definition
-from tables.refresh.events.record_sealer import RecordSealer
+from twofold.infra.keys.key_store import KeyStore, Person, make_keys
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.acceptance import definition
+from twofold.tables.refresh.events.record_sealer import RecordSealer
 from tests.tables.declared import written
 from tests.worlds import World
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FILES = {
     "bank/logins.py": '''\
         """Logins."""
-        from tables import Topic, domain_of, personal
+        from twofold import Topic, domain_of, personal
         TOPIC = Topic(
             schema={
                 "login_id": "long", "customer": "string", "at": "timestamp",
@@ -34,14 +34,14 @@ FILES = {
         ''',
     "bank/by_domain.py": '''\
         """Logins by the domain of their address."""
-        from tables import F, table
+        from twofold import F, table
         @table(primary_key=["mail_domain"], recompute_by=["mail_domain"])
         def by_domain(logins):
             return logins.groupBy("mail_domain").agg(F.count("*").alias("logins"))
         ''',
     "bank/by_hour.py": '''\
         """Logins by hour and domain."""
-        from tables import F, table
+        from twofold import F, table
         @table(
             primary_key=["mail_domain", "hour"], event_time="hour", closes_at="closes_at", watermark="1 hour",
             recompute_by=["mail_domain"], depends_within="1 hour",
@@ -53,7 +53,7 @@ FILES = {
         ''',
     "bank/by_customer.py": '''\
         """Logins by customer."""
-        from tables import F, table
+        from twofold import F, table
         @table(primary_key=["customer"], recompute_by=["customer"])
         def by_customer(logins):
             return logins.groupBy("customer").agg(F.count("*").alias("logins"))
@@ -85,8 +85,8 @@ def test_a_delivery_repeated_after_its_person_was_forgotten_counts_once(
 ) -> None:
     """While its row is open, after it has closed, and in a new computation of all."""
     if by_spark:
-        monkeypatch.setattr("tables.refresh.refresh.SEARCHED", -1)
-        monkeypatch.setattr("tables.refresh.refresh.COMPARED", 0)
+        monkeypatch.setattr("twofold.tables.refresh.refresh.SEARCHED", -1)
+        monkeypatch.setattr("twofold.tables.refresh.refresh.COMPARED", 0)
     world = World(spark, settings, "bank", declared(tmp_path / "declared"))
     make_keys(settings)
     with closing(KeyStore(settings)) as store:

@@ -13,15 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.capture.captured_table import LOST, MARK_PREFIX, UNCHANGED
-from infra.capture.debezium_decoder import names_no_row, snapshot_of
-from infra.keys.ciphertext import RECORD, is_sealed, unseal
-from infra.keys.key_store import KeyStore, Person, make_keys
-from infra.settings import Settings
-from tables import changes_of, domain_of, personal, year_group
-from tables.declare.personal import with_sealed_columns
-from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
-from tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined
+from twofold.infra.capture.captured_table import LOST, MARK_PREFIX, UNCHANGED
+from twofold.infra.capture.debezium_decoder import names_no_row, snapshot_of
+from twofold.infra.keys.ciphertext import RECORD, is_sealed, unseal
+from twofold.infra.keys.key_store import KeyStore, Person, make_keys
+from twofold.infra.settings import Settings
+from twofold import changes_of, domain_of, personal, year_group
+from twofold.tables.declare.personal import with_sealed_columns
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
+from twofold.tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined
 from tests.tables.declared import bound_as
 
 TOPIC = with_sealed_columns(

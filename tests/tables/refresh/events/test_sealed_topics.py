@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from infra.delta.lake import Lake
-from infra.errors import BadDeclaration
-from infra.keys.key_store import KeyStore, make_keys
-from infra.settings import Settings
-from tables import Topic, field, personal
-from tables.refresh.events import sealed_topics
-from tables.refresh.events.sealed_topics import require_sealed
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.keys.key_store import KeyStore, make_keys
+from twofold.infra.settings import Settings
+from twofold import Topic, field, personal
+from twofold.tables.refresh.events import sealed_topics
+from twofold.tables.refresh.events.sealed_topics import require_sealed
 
 MAIL = personal("customer")
 

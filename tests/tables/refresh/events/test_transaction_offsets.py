@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from infra.delta.lake import Lake
-from infra.offset_ranges import Range
-from tables.refresh.events.transaction_offsets import TRANSACTIONS, ensure, in_transactions, record
+from twofold.infra.delta.lake import Lake
+from twofold.infra.offset_ranges import Range
+from twofold.tables.refresh.events.transaction_offsets import TRANSACTIONS, ensure, in_transactions, record
 
 TOPIC, LOG = "plant.readings", "a"
 
