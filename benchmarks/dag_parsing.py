@@ -19,7 +19,7 @@ started = time.process_time()
 from twofold.tables.declare.registry import load
 files = len(load().declarations)
 loaded = time.process_time()
-import dags.generate_dags
+import twofold.dags.generate_dags
 parsed = time.process_time()
 print(json.dumps([(loaded - started) / files * 1_000, (parsed - started) / files * 1_000]))
 """

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.measuring.figures import report, spread, timed
+from benchmarks.refresh.reconcile_time import History, declared
 from twofold.batch.ledgers.causes import RECORD
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE
 from twofold.batch.pending_work import nothing_to_do
-from benchmarks.measuring.figures import report, spread, timed
-from benchmarks.refresh.reconcile_time import History, declared
 from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake

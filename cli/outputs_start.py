@@ -43,7 +43,7 @@ def output_programs(settings: Settings, registry: Registry) -> list[Program]:
     return [
         Program(
             name=NAME,
-            command=[sys.executable, "-m", "cli", "outputs", "follow"],
+            command=[sys.executable, "-m", "twofold", "outputs", "follow"],
             environment={**settings.environment(), "DECLARATIONS": declarations_digest(registry.domains)},
             stage=1,
             start_s=5,

@@ -210,7 +210,7 @@ def _stream(settings: Settings, domain: str) -> Program:
 
     return Program(
         name=driver_name(domain),
-        command=[sys.executable, "-m", "cli", "stream", domain],
+        command=[sys.executable, "-m", "twofold", "stream", domain],
         environment={**settings.environment(), "DECLARATIONS": declarations_digest([domain])},
         stage=1,
         start_s=5,

@@ -29,7 +29,13 @@ from twofold.dags.operators.assets import changes_of, described_asset, domain_as
 from twofold.dags.operators.audit_report import LogAuditOperator, TableAuditOperator
 from twofold.dags.operators.closed_days import Days
 from twofold.dags.operators.command_operator import CommandOperator, FanOutOperator
-from twofold.dags.operators.params import audit_arguments, backfill_arguments, look_arguments, recover_arguments, table_argument
+from twofold.dags.operators.params import (
+    audit_arguments,
+    backfill_arguments,
+    look_arguments,
+    recover_arguments,
+    table_argument,
+)
 from twofold.dags.operators.quality_report import VerdictOperator, checked
 from twofold.dags.operators.stream_watchdog import StreamOperator
 from twofold.dags.operators.table_work import ALL_RIGHT, LOOK, ReconcileOperator, with_work

@@ -7,7 +7,16 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from twofold.dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, ask_param, make_dag, next_time, plan_and_publication
+from twofold.dags.dag_defaults import (
+    LIGHT,
+    SHORT_SPARK,
+    SPARK,
+    Domain,
+    ask_param,
+    make_dag,
+    next_time,
+    plan_and_publication,
+)
 from twofold.dags.operators.audit_report import TopicAuditOperator, audited_topics
 from twofold.dags.operators.command_operator import CommandOperator, FanOutOperator
 from twofold.dags.operators.params import (

@@ -14,8 +14,8 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from twofold.analysts.ledger_columns import LEDGERS
 from docs.licences import licences
+from twofold.analysts.ledger_columns import LEDGERS
 from twofold.infra.settings import PREFIX, ROOT, SECRETS, Settings
 from twofold.tables.algebra.refusal import Refusal
 
@@ -163,7 +163,7 @@ def _function(function: Callable[..., object]) -> str:
     names = ", ".join(str(p).split(":")[0] for p in inspect.signature(function).parameters.values())
     rows = [[f"`{name}`", meaning] for name, meaning in arguments_of(function).items()]
     arguments = f"\n{table(['argument', 'meaning'], rows)}\n" if rows else ""
-    head = f"## {function.__module__}.{function.__name__}\n\n`{function.__name__}({names})`"
+    head = f"## {function.__name__}\n\n`{function.__name__}({names})`"
     return f"{head}\n\n{purpose_of(function)}\n{arguments}"
 
 

@@ -1,4 +1,6 @@
-"""The supervised relay of a domain, `python -m twofold.intake.relay DOMAIN`: encrypts what is captured, on its way to topics.
+"""The supervised relay of a domain: encrypts what is captured, on its way to topics.
+
+It is `python -m twofold.intake.relay DOMAIN`.
 
 A connector cannot encrypt. It writes to the intake of a topic; the relay appends to the topic what is left of it in the
 clear, in order, and empties the intake.

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from benchmarks.measuring.benchmark_platform import platform
 from benchmarks.measuring.figures import percentile, report, spread
-from twofold.infra.kafka.topic_admin import ensure_topics
-from twofold.infra.settings import Settings
-from twofold.infra.spark.spark_session import session
 from peers import engine_results, flink_environment, nexmark_log, peer_workload, row_visibility
 from peers.domains import domain_of, registry_of
 from peers.engine_process import NEXMARK, TABLES, Drain, Task, cpu_s
 from peers.engines import ENGINES, FLINK, OWN, PLAIN
+from twofold.infra.kafka.topic_admin import ensure_topics
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_session import session
 from twofold.tables.refresh.events.topic_specs import specs
 
 _nexmark = registry_of(NEXMARK)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import psutil
 
-from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT, Settings
 from peers import flink_environment
 from peers.domains import domain_of
 from peers.engine_process import READY, Drain, Task
+from twofold.infra.delta.lake import Lake
+from twofold.infra.settings import ROOT, Settings
 
 OWN, PLAIN, FLINK = "twofold", "plain spark", "flink"
 

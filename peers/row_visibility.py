@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from twofold.infra.duckdb_session import duckdb_utc
 from peers import engine_results, peer_workload
+from twofold.infra.duckdb_session import duckdb_utc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

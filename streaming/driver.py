@@ -271,6 +271,6 @@ def _reason(error: Exception | None) -> str:
     if isinstance(error, TwofoldError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("infra.errors.")]
+    ours = [line for line in lines if line.startswith("twofold.infra.errors.")]
     causes = [line for line in lines if _RAISED.match(line)]
     return (ours[:1] or causes[-1:] or lines or ["unknown"])[0][:2_000]

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.late_reading import late_reading
+from tests.servers import airflow_alone, broker, log, postgres, spark_server
 from twofold.infra.delta.lake import Lake
 from twofold.infra.settings import ROOT, Settings
 from twofold.infra.spark.spark_session import class_options
-from tests.late_reading import late_reading
-from tests.servers import airflow_alone, broker, log, postgres, spark_server
 
 __all__ = ["airflow_alone", "broker", "late_reading", "log", "postgres", "spark_server"]
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 sys.modules["__main__"].__dict__.setdefault("__file__", __file__)
 for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
+# The root is on the path: a room without `twofold.` would be loaded a second time.
+for _room in (ROOT / "src" / "twofold").iterdir():
+    sys.modules.update({_room.name: None} if _room.is_dir() else {})  # type: ignore[dict-item]
 # Few JVMs of a test live long enough for what the second compiler costs: a third of the CPU time of a short one.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.plant import hour, plant, reading
+from tests.worlds import World
 from twofold.infra.instants import Interval, epoch_ms
 from twofold.infra.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
-from tests.plant import hour, plant, reading
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,14 +11,14 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+from tests.records import records_of
+from tests.worlds import World
 from twofold.infra.errors import BadArgument
 from twofold.tables.declare.analysis import empty_input
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.table import Draft, Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.derived_rows import derive, one_of_each_key
-from tests.records import records_of
-from tests.worlds import World
 from twofold.traffic.fault_injection import FaultInjection
 
 if TYPE_CHECKING:

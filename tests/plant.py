@@ -6,8 +6,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from twofold.tables.declare.registry import Registry, load
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
+from twofold.tables.declare.registry import Registry, load
 
 HOURS_FILE = '''\
 """The sum of each sensor's readings by hour."""

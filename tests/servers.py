@@ -12,6 +12,9 @@ from itertools import count
 
 import pytest
 
+from tests.dags.waiting_dags import hourly_and_daily_report
+from tests.infra.conftest import free_port
+from tests.support import postgres as own_postgres
 from twofold.infra.airflow import airflow_api, airflow_processes
 from twofold.infra.kafka import broker as kafka
 from twofold.infra.kafka import topic_admin
@@ -21,9 +24,6 @@ from twofold.infra.settings import ROOT, Settings
 from twofold.infra.spark import connect_server
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.topic_specs import specs
-from tests.dags.waiting_dags import hourly_and_daily_report
-from tests.infra.conftest import free_port
-from tests.support import postgres as own_postgres
 
 _numbers = count(1)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from twofold.quality.rules import between, matches, one_of
-from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from tests.mutations.test_mutations import repetitions_that_count
 from tests.parity import assert_parity
 from tests.records import records_of
 from tests.tables.declared import a_topic
+from twofold.quality.rules import between, matches, one_of
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

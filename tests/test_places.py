@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from tests.test_rooms import imports_of
 from twofold import tables
 from twofold.cli.__main__ import app
 from twofold.infra.settings import ROOT
@@ -91,9 +92,9 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 16_950,
+    "infra": 17_000,
     "quality": 1_550,
-    "tables": 15_200,
+    "tables": 15_250,
     "streaming": 3_500,
     "outputs": 3_100,
     "batch": 8_500,
@@ -141,25 +142,15 @@ def test_outside_of_their_own_room_tests_import_only_commands_from_cli() -> None
         for path in MODULES
         if path.parts[0] == "tests"
         and path.parts[1] != "cli"
-        and (modules := {m for m in _own_imports(path) if m.startswith("cli") and m != "twofold.cli.__main__"})
+        and (modules := {m for m in _own_imports(path) if m.startswith("cli") and m != "cli.__main__"})
     }
     assert found == {}
 
 
 def _own_imports(path: Path) -> set[str]:
     rooms = {room.name for room in ROOMS}
-    return {
-        module
-        for node in ast.walk(ast.parse((ROOT / path).read_text("utf-8")))
-        for module in (
-            [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else []
-        )
-        if module.split(".")[0] in rooms
-    }
+    imports = imports_of((ROOT / path).read_text("utf-8"))
+    return {module for module, _ in imports if module.split(".")[0] in rooms}
 
 
 def test_no_code_asks_which_encoding_a_topic_has() -> None:

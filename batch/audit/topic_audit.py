@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from twofold.batch.audit.archive_vs_broker import LogCopies, Place, compare_archive_and_broker, format_place, format_places
+from twofold.batch.audit.archive_vs_broker import (
+    LogCopies,
+    Place,
+    compare_archive_and_broker,
+    format_place,
+    format_places,
+)
 from twofold.batch.audit.missing_offsets import missing_offsets
 from twofold.batch.audit.topic_certificates import Block, blocks_of, differing, read_certificate, write_certificate
 from twofold.batch.ledgers.run_ledgers import Ledgers

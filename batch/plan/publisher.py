@@ -13,7 +13,17 @@ from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import Cause, RunResult
 from twofold.batch.plan.plan import FORMAT, Plan, Plans, TableChange
 from twofold.batch.plan.planning import Rewrite, definition_of, make_plan
-from twofold.batch.plan.steps import Accept, ChangeRows, CreateTable, Finish, Lower, RecordRuns, ReplaceTable, Step, steps_of
+from twofold.batch.plan.steps import (
+    Accept,
+    ChangeRows,
+    CreateTable,
+    Finish,
+    Lower,
+    RecordRuns,
+    ReplaceTable,
+    Step,
+    steps_of,
+)
 from twofold.batch.reconcile import reconcile_tables
 from twofold.batch.rewrite.accepted_decoding import begin_decoding, lower_decoding
 from twofold.batch.rewrite.backfill import recompute

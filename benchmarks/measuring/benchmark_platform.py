@@ -58,7 +58,7 @@ def cpu_s(process: psutil.Process) -> float:
 def command(settings: Settings, *arguments: str) -> tuple[list[str], dict[str, str]]:
     """What runs a command of the platform: its arguments and its environment."""
     environment = {**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)}
-    return [sys.executable, "-m", "cli", *arguments], environment
+    return [sys.executable, "-m", "twofold", *arguments], environment
 
 
 def traffic(rate: float, first: date, days: int) -> list[str]:

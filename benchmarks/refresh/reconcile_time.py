@@ -11,8 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twofold.batch.reconcile import Reconcile
 from benchmarks.measuring.figures import report, spread, timed
+from twofold.batch.reconcile import Reconcile
 from twofold.infra.delta.lake import Lake
 from twofold.infra.settings import ROOT, Settings
 from twofold.infra.spark.spark_session import session

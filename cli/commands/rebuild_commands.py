@@ -9,7 +9,16 @@ import typer
 
 from twofold.cli.commands.run_commands import ApprovedBy, TableOrDomain
 from twofold.cli.console import Json, print_json
-from twofold.cli.run_view import Preview, RewriteMode, Why, plan_document, print_plan, print_published, publish_now, run_rewrite
+from twofold.cli.run_view import (
+    Preview,
+    RewriteMode,
+    Why,
+    plan_document,
+    print_plan,
+    print_published,
+    publish_now,
+    run_rewrite,
+)
 from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:

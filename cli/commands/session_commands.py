@@ -67,8 +67,7 @@ def notebook(
     """
     command = [sys.executable, "-m", "marimo", "edit", str(file or ROOT / "notebooks"), "--host", "127.0.0.1"]
     command += ["--no-sandbox", "--skip-update-check", *(() if browser else ("--headless",))]
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path})
+    os.execv(sys.executable, command)
 
 
 def mcp() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Arguments = Sequence[str] | Callable[[Context], Sequence[str]]
 
-PROGRAM = (sys.executable, "-m", "cli")
+PROGRAM = (sys.executable, "-m", "twofold")
 TRY_AGAIN = 75
 
 

@@ -117,7 +117,6 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
         **settings.environment(),
         **{f"AIRFLOW__{name}": str(value) for name, value in options.items()},
         "AIRFLOW_HOME": str(directory(settings)),
-        "PYTHONPATH": str(ROOT),
         "PYTHONUNBUFFERED": "1",
         # Tasks report to the API server of this machine, even if it reaches the network through a proxy.
         "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY"), HOST])),

@@ -435,7 +435,10 @@ def main(arguments: list[str]) -> int:
                 return error.exit_code
             return 0
         case _:
-            print(f"Usage: python -m twofold.infra.capture.debezium_connector remove {PREFIX}<number>_<topic>", file=sys.stderr)
+            print(
+                f"Usage: python -m twofold.infra.capture.debezium_connector remove {PREFIX}<number>_<topic>",
+                file=sys.stderr,
+            )
             return 2
 
 

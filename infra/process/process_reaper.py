@@ -1,4 +1,6 @@
-"""Runs a command and ends every process that it started: `python -m twofold.infra.process.process_reaper -- command ...`.
+"""Runs a command and ends every process that it started.
+
+It is `python -m twofold.infra.process.process_reaper -- command ...`:
 
     supervisord ── reaper ── command ── its children, and theirs
 

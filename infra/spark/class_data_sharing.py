@@ -1,8 +1,8 @@
 """Class-data sharing (AppCDS) for Spark's JVM: it starts in two thirds of the time.
 
 A JVM that does some typical work writes its classes to an archive when it ends; later JVMs map it. `make setup`
-runs `python -m twofold.infra.spark.class_data_sharing`. A JVM ignores an archive of another Java, of other jars, or of jars in
-another place.
+runs `python -m twofold.infra.spark.class_data_sharing`. A JVM ignores an archive of another Java, of other jars, or of
+jars in another place.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from twofold.infra.errors import BadSetting, MissingTool
 from twofold.infra.java import java, late_c2
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.settings import Settings
 from twofold.infra.spark import executors
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def environment(settings: Settings) -> dict[str, str]:
         "JAVA_HOME": str(java().parent.parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(settings.home / "spark"),
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, sys.path)])),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
 
 

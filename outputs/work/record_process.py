@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from twofold.infra.kafka.group_member import Record
-from twofold.infra.settings import ROOT
 
 
 class RecordProcess:
@@ -29,7 +28,7 @@ class RecordProcess:
             value.seek(0)
             # In a session of its own: Ctrl-C is for the queue, and what it starts can be killed with it.
             self._process = subprocess.Popen(
-                command, stdin=value, env={**_inherited(), **variables(record, delivery)}, start_new_session=True
+                command, stdin=value, env={**os.environ, **variables(record, delivery)}, start_new_session=True
             )
 
     def ended(self) -> str | None:
@@ -47,12 +46,6 @@ class RecordProcess:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-
-
-def _inherited() -> dict[str, str]:
-    """Returns this environment without the path of our packages, whose names may be those of the command's own."""
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path != str(ROOT))}
 
 
 def variables(record: Record, delivery: int) -> dict[str, str | bytes]:

@@ -7,7 +7,6 @@ were delivered. A delivery is committed before it begins, so that one which ends
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from twofold.infra.kafka.group_member import GroupMember, Record, joined
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.kafka.topic_admin import TopicSpec
 from twofold.infra.process.kept_running import stop_on_signal
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.settings import Settings
 from twofold.outputs.work.partition_progress import PartitionProgress
 from twofold.outputs.work.record_process import RecordProcess
 
@@ -252,8 +251,7 @@ def run_below_reaper(queue: WorkQueue) -> int:
     """
     python = [sys.executable, "-P", "-m"]
     command = [*python, "twofold.infra.process.process_reaper", "--", *python, __name__, json.dumps(asdict(queue))]
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    reaper = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
+    reaper = subprocess.Popen(command)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: reaper.send_signal(number))
     return reaper.wait()

@@ -50,7 +50,7 @@ tantivy.Filter tantivy.TextAnalyzerBuilder tantivy.Tokenizer unicodedata urllib.
 """
 PURE = frozenset(_COMPUTING.split())
 """What is accepted, but for what is refused of it; and the functions that Python has without an import."""
-_DECLARE = ROOT / "tables" / "declare"
+_DECLARE = Path(__file__).parent.parent / "declare"
 """Where `find_matches` takes the module of a function to send it to other processes."""
 _ALIASES = {"posix": "os", "nt": "os", "posixpath": "os.path", "ntpath": "os.path"}
 
@@ -111,7 +111,8 @@ def _places(uses: Collection[Use], file: Path) -> str:
 
 def _place(use: Use, file: Path) -> str:
     path = Path(use.file)
-    shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    real = path.resolve()
+    shown = real.relative_to(ROOT) if real.is_relative_to(ROOT) else path
     return f"line {use.line}" if path == file else f"{shown}, line {use.line}"
 
 

@@ -181,7 +181,7 @@ def _require_unbound(declared: Topic | Draft) -> None:
 
 def _module(path: Path, tree: ast.Module) -> ModuleType:
     """Executes the source itself: cached bytecode may be stale if the file was edited within the second."""
-    name = f"tables.{path.parent.name}.{path.stem}" if path.parent.parent == FOLDER else f"declared.{path.stem}"
+    name = f"twofold.tables.{path.parent.name}.{path.stem}" if path.parent.parent == FOLDER else f"declared.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
         raise BadDeclaration("the file cannot be loaded as Python.")

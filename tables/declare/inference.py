@@ -58,7 +58,13 @@ from twofold.tables.algebra.relations import Source as Input
 from twofold.tables.algebra.times import TimeFacts, times_of, window_start
 from twofold.tables.algebra.value_kinds import is_exact, kind_of
 from twofold.tables.declare.declaration_files import DeclarationFile
-from twofold.tables.declare.refusals.refused_keys import KEY_OF_ONE_ROW, MISSING, OTHER_COLUMN, OTHER_GROUPS, OTHER_SCOPE
+from twofold.tables.declare.refusals.refused_keys import (
+    KEY_OF_ONE_ROW,
+    MISSING,
+    OTHER_COLUMN,
+    OTHER_GROUPS,
+    OTHER_SCOPE,
+)
 from twofold.tables.declare.refusals.refused_names import NOT_RETURNED, not_returned
 from twofold.tables.declare.refusals.refused_times import NEAR, OTHER_TIME
 from twofold.tables.declare.table import NAMING, Draft, Table
@@ -413,8 +419,7 @@ def _wrong_names(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]
 
 def _contradictions(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
     """Yields parameters that the plan disproves."""
-    given, inferred = draft.given, inference.parameters
-    name = draft.derive.__name__
+    given, inferred, name = draft.given, inference.parameters, draft.derive.__name__
     key, groups = set(given.get("primary_key", ())), set(inference.groups)
     # Of the rows of several groups `sequence_by` keeps one.
     is_kept_of_several = bool(given.get("sequence_by")) and key < groups
@@ -437,8 +442,7 @@ def _wrong_scopes(draft: Draft, inference: Inference) -> Iterator[BadDeclaration
     by = given.get("recompute_by", inference.parameters.get("recompute_by", ()))
     wrong = [column for column in given.get("recompute_by", ()) if column in inference.columns and column not in scopes]
     if wrong:
-        by = list(given["recompute_by"])
-        yield OTHER_SCOPE.error(given=by, function=name, columns=", ".join(wrong), choice=list(scopes))
+        yield OTHER_SCOPE.error(given=list(by), function=name, columns=", ".join(wrong), choice=list(scopes))
     for source, columns in (given.get("scope_columns") or {}).items():
         for column, written in columns.items():
             right = scopes.get(column, {}).get(source)

@@ -79,7 +79,7 @@ def require_rules(
     """Refuses values that are no rules, and rules that need more than one record or name unknown columns."""
     for rule in rules:
         if not isinstance(rule, Rule):
-            raise BadDeclaration(f"checks holds {rule!r}; expected rules.", hint="Import them from tables.")
+            raise BadDeclaration(f"checks holds {rule!r}; expected rules.", hint="Import them from twofold.")
         if allowed is not None and rule.kind not in allowed:
             raise BadDeclaration(
                 f"The rule {rule} cannot be decided on a record alone.",

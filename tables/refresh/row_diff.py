@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import pyarrow as pa
 
 from twofold.infra.delta.delta_writer import BEFORE, CHANGE
-from twofold.infra.rows.rows import R, are_here, cast_like, column_names, column_types, dialect_of, run_sql, without_maps
+from twofold.infra.rows.rows import (
+    R,
+    are_here,
+    cast_like,
+    column_names,
+    column_types,
+    dialect_of,
+    run_sql,
+    without_maps,
+)
 from twofold.infra.sql.names import Dialect
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.json_values import to_plain_json

@@ -10,12 +10,12 @@ import polars
 import pyarrow as pa
 import pytest
 
+from tests.plant import DAYS_FILE, hour, plant, reading
+from tests.worlds import World
 from twofold.analysts.analytics_file import write_analytics
 from twofold.analysts.table_views import connect
 from twofold.infra.settings import Settings
 from twofold.tables.declare.table import Strategy
-from tests.plant import DAYS_FILE, hour, plant, reading
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

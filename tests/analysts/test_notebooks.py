@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from tests.batch.late_departure import TEN, late_departure_world
+from tests.servers import wait_until
+from tests.worlds import World
 from twofold.analysts.analytics_file import open_analytics, write_analytics
 from twofold.infra.errors import BadArgument
 from twofold.infra.settings import ROOT, Settings
 from twofold.tables.declare.registry import Registry, load
-from tests.batch.late_departure import TEN, late_departure_world
-from tests.servers import wait_until
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from twofold.tables.declare.registry import load
 from tests.worlds import World
+from twofold.tables.declare.registry import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

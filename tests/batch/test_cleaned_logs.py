@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twofold.batch.changelog_check import unexplained_changes
 from tests.late_reading import TOPIC, damage, hours
 from tests.plant import DAYS_FILE, plant, reading
 from tests.worlds import World
+from twofold.batch.changelog_check import unexplained_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

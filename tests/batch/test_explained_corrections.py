@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.batch.late_departure import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, late_departure_world
+from tests.late_reading import TOPIC, ZERO, hours
+from tests.plant import plant, reading
+from tests.support.loaded_modules import loading_none_of
+from tests.worlds import World
 from twofold.batch.changelog_check import unexplained_changes
 from twofold.batch.late_records import late_records
 from twofold.batch.ledgers.row_history import read_history
@@ -23,11 +28,6 @@ from twofold.infra.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.acceptance import is_same
 from twofold.tables.refresh.open_platform import Platform
-from tests.batch.late_departure import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, late_departure_world
-from tests.late_reading import TOPIC, ZERO, hours
-from tests.plant import plant, reading
-from tests.support.loaded_modules import loading_none_of
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,11 +9,11 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
+from tests.rewrites import backfill
+from tests.worlds import World
 from twofold.infra.instants import Interval, epoch_ms, from_epoch_ms
 from twofold.infra.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
-from tests.rewrites import backfill
-from tests.worlds import World
 from twofold.traffic.expected import expected_tables
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import messages

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from tests.batch.audit.two_copies import TOPIC, TwoCopies
+from tests.tables.declared import READINGS, a_topic
+from tests.worlds import World
 from twofold.batch.offset_selection import OffsetSelection
 from twofold.batch.rewrite.replay import decode
 from twofold.infra.duckdb_session import duckdb_utc
@@ -15,9 +18,6 @@ from twofold.infra.errors import BadArgument, NotArchived
 from twofold.infra.offset_ranges import Range, batches_of_size, size, subtract, within, without
 from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.record_fields import key
-from tests.batch.audit.two_copies import TOPIC, TwoCopies
-from tests.tables.declared import READINGS, a_topic
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from twofold.infra.settings import Settings

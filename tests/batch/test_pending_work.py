@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from tests.support.loaded_modules import loading_none_of
+from tests.tables.declared import a_table
 from twofold.batch import pending_work
 from twofold.batch.audit import table_audit
 from twofold.batch.audit.hash_buckets import Turn
@@ -32,8 +34,6 @@ from twofold.tables.declare.table import Table
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.scope import Scope
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
-from tests.support.loaded_modules import loading_none_of
-from tests.tables.declared import a_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,9 @@ FAULTS = {"plant.a": BadDeclaration("tables/plant/a.py, line 1: invalid syntax."
 def test_neither_the_plan_nor_any_declaration_loads_an_engine() -> None:
     load()  # what follows from the functions is kept now, as any command does
     heavy = {"pyspark", "airflow", "duckdb", "pyarrow", "pandas", "numpy"}
-    loading_none_of(heavy, "import twofold.batch.pending_work; from twofold.tables.declare.registry import load; load()")
+    loading_none_of(
+        heavy, "import twofold.batch.pending_work; from twofold.tables.declare.registry import load; load()"
+    )
 
 
 def test_before_the_first_reconcile_everything_is_work(settings: Settings) -> None:

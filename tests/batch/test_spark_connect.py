@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from tests import rewrites
+from tests.connect_session import remote, serve
+from tests.late_reading import TOPIC, ZERO, damage, hours, platform
+from tests.tables.declared import a_table
+from tests.worlds import World
+from twofold import sql
 from twofold.batch.as_of import FINAL, AsOf
 from twofold.batch.audit.hash_buckets import Turn
 from twofold.batch.audit.table_audit import audit_table
@@ -20,13 +26,7 @@ from twofold.batch.rewrite import replay
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.rows.rows import in_spark
 from twofold.infra.settings import Engine
-from twofold import sql
 from twofold.tables.refresh.derived_rows import derive
-from tests import rewrites
-from tests.connect_session import remote, serve
-from tests.late_reading import TOPIC, ZERO, damage, hours, platform
-from tests.tables.declared import a_table
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

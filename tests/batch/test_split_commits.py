@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from twofold.batch.audit.completeness import certify
 from tests.worlds import World
+from twofold.batch.audit.completeness import certify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

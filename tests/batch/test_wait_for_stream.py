@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twofold.infra.process.file_locks import exclusive
 from tests.plant import DAYS_FILE, plant, reading
 from tests.tables.declared import edited
 from tests.worlds import World
+from twofold.infra.process.file_locks import exclusive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twofold.infra.instants import from_epoch_ms
-from twofold.infra.settings import Settings
 from tests.fuzz.flights_oracle import judged
 from tests.harness.tiers import this_run
 from tests.worlds import World
+from twofold.infra.instants import from_epoch_ms
+from twofold.infra.settings import Settings
 from twofold.traffic.expected import expected_tables
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import messages

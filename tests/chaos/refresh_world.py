@@ -21,6 +21,8 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.streaming.ingest.small_log import APPENDED
+from tests.tables.declared import READINGS, a_topic, bound_as
 from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
 from twofold.infra.delta.file_pruning import prune_files
 from twofold.infra.delta.lake import Lake
@@ -37,8 +39,6 @@ from twofold.tables.refresh import open_platform
 from twofold.tables.refresh.refresh import Refresher, _Input
 from twofold.tables.refresh.scope import Scope
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
-from tests.streaming.ingest.small_log import APPENDED
-from tests.tables.declared import READINGS, a_topic, bound_as
 
 WINDOW_S, DELAY_S, PERIOD_S, GRAND_S = 100, 50, 200, 400
 GOOD, BAD_VALUE = 0.1, 99.0

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twofold.infra.settings import Settings
-from twofold.tables.declare.registry import load
 from tests.changelog import assert_ledger_explains
 from tests.chaos.final_state import assert_each_record_is_there_once, assert_tables_are_right
 from tests.chaos.worker import work
 from tests.harness.tiers import this_run
 from tests.support.crashes import run_until_killed
 from tests.worlds import World
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,17 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twofold.batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, Ledgers
-from twofold.batch.ledgers.run_result import RUNS
-from twofold.batch.plan.rebuild_table import rebuild_in_shadow
-from twofold.batch.reconcile import Reconcile
-from twofold.infra.delta.compaction import compact
-from twofold.infra.process.file_locks import exclusive
-from twofold.infra.process.polling_thread import PollingThread
-from twofold.infra.settings import Settings
-from twofold.streaming.driver import table_query
-from twofold.streaming.rebuild.reingest import reingest
-from twofold.tables.refresh.open_platform import Platform
 from tests.changelog import assert_ledger_explains
 from tests.chaos.final_state import (
     assert_each_record_is_there_once,
@@ -35,6 +24,17 @@ from tests.chaos.zombies import Zombies
 from tests.harness.tiers import this_run
 from tests.rewrites import promote
 from tests.worlds import World
+from twofold.batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, Ledgers
+from twofold.batch.ledgers.run_result import RUNS
+from twofold.batch.plan.rebuild_table import rebuild_in_shadow
+from twofold.batch.reconcile import Reconcile
+from twofold.infra.delta.compaction import compact
+from twofold.infra.process.file_locks import exclusive
+from twofold.infra.process.polling_thread import PollingThread
+from twofold.infra.settings import Settings
+from twofold.streaming.driver import table_query
+from twofold.streaming.rebuild.reingest import reingest
+from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

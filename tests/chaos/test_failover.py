@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twofold.infra.settings import Settings
-from twofold.streaming.query.progress import read
-from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tests.chaos.ingest_driver import Driver
 from tests.harness.tiers import this_run
 from tests.platform.acknowledged_records import faults
 from tests.servers import empty_log, wait_until
 from tests.streaming.ingest.small_log import frontier_faults, late_faults
 from tests.worlds import World
+from twofold.infra.settings import Settings
+from twofold.streaming.query.progress import read
+from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import run
 

@@ -18,6 +18,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.harness.tiers import this_run
+from tests.streaming.ingest.small_log import BAD, SmallLog, reading
+from tests.tables.declared import a_topic
 from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.delta.logged_commit import LoggedCommit
@@ -31,9 +34,6 @@ from twofold.streaming.ingest.topic_writer import TopicWriter
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
 from twofold.tables.refresh.events.ingested_offsets import INGEST
 from twofold.tables.refresh.events.record_decoder import Decoder
-from tests.harness.tiers import this_run
-from tests.streaming.ingest.small_log import BAD, SmallLog, reading
-from tests.tables.declared import a_topic
 
 RUNS = 20 * this_run.kills or 6
 STRICT, LOOSE = a_topic(checks=[between("value", 0, 10)]), a_topic()

@@ -15,6 +15,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tests.chaos.final_state import assert_each_transaction_is_there_once
+from tests.chaos.rewriter import KINDS, STEPS, TABLE, TOPIC, declared, keep_log, rewrite, world
+from tests.harness.tiers import this_run
+from tests.plant import reading
+from tests.support.crashes import run_until_killed, stepped
+from tests.worlds import World
 from twofold.batch.changelog_check import unexplained_changes
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS
 from twofold.batch.ledgers.run_result import RUNS
@@ -22,12 +28,6 @@ from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.kafka.record_columns import HEADERS_TYPE
 from twofold.infra.settings import Settings
 from twofold.tables.refresh.shadow_lake import shadow_settings
-from tests.chaos.final_state import assert_each_transaction_is_there_once
-from tests.chaos.rewriter import KINDS, STEPS, TABLE, TOPIC, declared, keep_log, rewrite, world
-from tests.harness.tiers import this_run
-from tests.plant import reading
-from tests.support.crashes import run_until_killed, stepped
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

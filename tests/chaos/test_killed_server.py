@@ -17,18 +17,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from twofold.batch.ledgers.run_ledgers import CORRECTIONS
-from twofold.batch.rewrite import replay
-from twofold.infra.errors import SparkUnreachable
-from twofold.infra.process import supervisor
-from twofold.infra.settings import Settings
-from twofold.infra.spark.spark_client import find_endpoint, naming_lost_server
 from tests import rewrites
 from tests.chaos.final_state import assert_each_transaction_is_there_once
 from tests.connect_session import remote
 from tests.harness.tiers import this_run
 from tests.late_reading import TOPIC, ZERO, platform
 from tests.worlds import World
+from twofold.batch.ledgers.run_ledgers import CORRECTIONS
+from twofold.batch.rewrite import replay
+from twofold.infra.errors import SparkUnreachable
+from twofold.infra.process import supervisor
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_client import find_endpoint, naming_lost_server
 
 KILLS = this_run.kills or 1
 SEED = this_run.seed

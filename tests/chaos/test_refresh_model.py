@@ -26,32 +26,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from twofold.batch.changelog_check import unexplained_changes
-from twofold.batch.ledgers.run_ledgers import Ledgers
-from twofold.batch.ledgers.run_result import RUNS as RUNS_LEDGER
-from twofold.batch.plan import publisher
-from twofold.batch.plan.code_changes import code_changes
-from twofold.batch.plan.code_plan import plan_code
-from twofold.batch.plan.plan import Plans
-from twofold.batch.plan.planning import make_plan
-from twofold.batch.plan.publisher import publish_plan
-from twofold.batch.reconcile import reconcile_tables
-from twofold.batch.rewrite import backfill
-from twofold.batch.rewrite.backfill import recompute
-from twofold.infra.delta.delta_writer import CommitTag, Writer
-from twofold.infra.delta.lake import QUARANTINE, Lake
-from twofold.infra.delta.trim import Trim
-from twofold.infra.errors import BadArgument, DefinitionChanged, PlanVoid, UnexplainedDifference, WriteConflict
-from twofold.infra.instants import epoch_ms
-from twofold.infra.settings import Settings
-from twofold.infra.sql.names import DATAFUSION
-from twofold import to_search, to_webhook
-from twofold.tables.declare.metadata_columns import OFFSET
-from twofold.tables.declare.registry import Registry
-from twofold.tables.declare.table import Table
-from twofold.tables.refresh.acceptance import Accepted, accepted_code, code_today
-from twofold.tables.refresh.events.record_decoder import Decoder
-from twofold.tables.refresh.open_platform import Platform
 from tests import rewrites
 from tests.chaos.refresh_world import (
     BAD_VALUE,
@@ -90,6 +64,32 @@ from tests.outputs.followed_webhook import lake_with
 from tests.outputs.moved_outputs import MovedOutput, as_json
 from tests.streaming.ingest.small_log import SmallLog
 from tests.support.short_history import NOTHING
+from twofold import to_search, to_webhook
+from twofold.batch.changelog_check import unexplained_changes
+from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.batch.ledgers.run_result import RUNS as RUNS_LEDGER
+from twofold.batch.plan import publisher
+from twofold.batch.plan.code_changes import code_changes
+from twofold.batch.plan.code_plan import plan_code
+from twofold.batch.plan.plan import Plans
+from twofold.batch.plan.planning import make_plan
+from twofold.batch.plan.publisher import publish_plan
+from twofold.batch.reconcile import reconcile_tables
+from twofold.batch.rewrite import backfill
+from twofold.batch.rewrite.backfill import recompute
+from twofold.infra.delta.delta_writer import CommitTag, Writer
+from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.delta.trim import Trim
+from twofold.infra.errors import BadArgument, DefinitionChanged, PlanVoid, UnexplainedDifference, WriteConflict
+from twofold.infra.instants import epoch_ms
+from twofold.infra.settings import Settings
+from twofold.infra.sql.names import DATAFUSION
+from twofold.tables.declare.metadata_columns import OFFSET
+from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.acceptance import Accepted, accepted_code, code_today
+from twofold.tables.refresh.events.record_decoder import Decoder
+from twofold.tables.refresh.open_platform import Platform
 
 RUNS = 20 * (this_run.kills or this_run.worlds) or 2
 Batch = tuple[int, list[int], Decimal, float]

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 
+from tests.support.crashes import Executioner, stepped
+from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.streaming.maintain.table_stream import TableStream
 from twofold.tables.declare.registry import load
-from tests.support.crashes import Executioner, stepped
-from tests.worlds import World
 from twofold.traffic.fault_injection import FaultInjection, Message
 from twofold.traffic.producer import messages
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.postgres import Server
 from twofold.cli import capture_start
 from twofold.cli.capture_scaffold import CapturedTable, copy_text, declared_type, write_captures
 from twofold.infra.capture.table_catalog import CatalogColumn, missing_tables
@@ -15,7 +16,6 @@ from twofold.infra.errors import BadArgument
 from twofold.infra.postgres.database_connection import query
 from twofold.infra.settings import Settings
 from twofold.tables.declare.registry import Registry, load
-from tests.support.postgres import Server
 
 SCHEMA = """
 CREATE TYPE mood AS ENUM ('happy', 'sad');

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tests.tables.declared import written
 from twofold.cli import capture_start
 from twofold.infra.process.server_ports import server_ports
 from twofold.infra.settings import Settings
 from twofold.tables.declare.registry import load
-from tests.tables.declared import written
 
 FILES = {
     "bank/people.py": """\

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
+from tests.cli.conftest import Cli
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.cli.fast_path import answer
 from twofold.infra.settings import ROOT
-from tests.cli.conftest import Cli
 
 
 def idle(*_: object) -> list[RunResult]:
@@ -61,7 +61,7 @@ def test_the_json_has_what_the_command_line_prints(
 def test_a_command_starts_without_reading_declarations() -> None:
     """They, and what they need, take longer than most commands."""
     found = subprocess.run(
-        [sys.executable, "-c", "import sys, cli.__main__; print('tables' in sys.modules)"],
+        [sys.executable, "-c", "import sys, twofold.cli.__main__; print('twofold.tables' in sys.modules)"],
         cwd=ROOT,
         capture_output=True,
         text=True,

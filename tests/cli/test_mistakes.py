@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.conftest import Cli, Ran
+from tests.tables.declared import edited, written
 from twofold.infra.encodings import schema_files
 from twofold.tables.declare import registry
 from twofold.tables.declare.analysis import analyse
-from tests.cli.conftest import Cli, Ran
-from tests.tables.declared import edited, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

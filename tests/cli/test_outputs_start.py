@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.tables.declared import a_table
+from twofold import to_postgres
 from twofold.cli import outputs_start
 from twofold.infra.process.server_ports import server_ports
 from twofold.infra.settings import Settings
-from twofold import to_postgres
 from twofold.tables.declare.outputs.output import Output
 from twofold.tables.declare.registry import Registry, load
-from tests.tables.declared import a_table
 
 
 def declaring(*outputs: Output) -> Registry:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.parity import assert_rows
 from twofold.batch.preview import preview
 from twofold.cli.sample import read_sample
 from twofold.cli.scaffold import write_domain, write_table, write_topic
@@ -24,7 +25,6 @@ from twofold.infra.settings import ROOT
 from twofold.tables.declare import registry
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from twofold.tables.refresh.open_platform import ensure_topics_of
-from tests.parity import assert_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

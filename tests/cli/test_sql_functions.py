@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.batch.capture.test_complete_through import FILES, captured
+from tests.infra.conftest import free_port
+from tests.tables.declared import written
 from twofold.cli.sql_functions import define_functions
 from twofold.cli.sql_query import Analyst
 from twofold.infra.delta.lake import Lake
 from twofold.infra.settings import Settings
 from twofold.tables.declare.registry import load
-from tests.batch.capture.test_complete_through import FILES, captured
-from tests.infra.conftest import free_port
-from tests.tables.declared import written
 
 
 def test_a_query_says_when_the_database_was_not_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Cli
+from tests.tables.refresh.test_live_tables import SAYS, filled, plant
 from twofold.cli.platform_start import _starting
 from twofold.infra.delta.lake import Lake
 from twofold.infra.settings import Settings
 from twofold.tables.declare import registry
 from twofold.tables.declare.registry import Registry
-from tests.cli.conftest import Cli
-from tests.tables.refresh.test_live_tables import SAYS, filled, plant
 
 
 @pytest.fixture

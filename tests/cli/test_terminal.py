@@ -21,6 +21,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.cli.conftest import Cli, at
+from tests.plant import plant
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.batch.plan.plan import Plan, TableChange
 from twofold.cli.__main__ import COMMANDS
@@ -35,8 +37,6 @@ from twofold.quality.check_result import RuleVerdict, Verdict
 from twofold.quality.rules import not_null
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.row_diff import Difference
-from tests.cli.conftest import Cli, at
-from tests.plant import plant
 
 HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\x00\r\x7f\u2028\ud800"
 """Writes to the clipboard, clears the screen, colours it, turns the direction, goes back to the start of the line."""

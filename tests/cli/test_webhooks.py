@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import rewrites
+from tests.plant import START
+from tests.support.published_webhooks import examples
+from tests.tables.declared import written
+from tests.worlds import World
 from twofold.batch.plan.rebuild_table import rebuild_in_shadow
 from twofold.batch.rewrite import replay
 from twofold.cli.sample import read_sample
@@ -20,11 +25,6 @@ from twofold.infra.settings import Settings
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.open_platform import Platform
-from tests import rewrites
-from tests.plant import START
-from tests.support.published_webhooks import examples
-from tests.tables.declared import written
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

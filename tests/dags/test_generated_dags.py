@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 from twofold.dags.operators.params import audit_topic_arguments, awaited_arguments, backfill_arguments
 from twofold.infra.airflow.dag_names import OF_TABLES, OF_TOPICS
 from twofold.infra.chosen_domains import choose_domains
@@ -20,7 +21,6 @@ from twofold.infra.errors import BadArgument
 from twofold.infra.settings import ROOT, Settings
 from twofold.status.parts.unloaded_dags import declared_dags
 from twofold.tables.declare.registry import load
-from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 
 BACKFILL = "backfill.flights"
 ANNOUNCED = ("reconcile", BACKFILL, "replay", "redrive")
@@ -77,7 +77,7 @@ def test_parsing_loads_no_engine() -> None:
 import sys
 import airflow.sdk
 before = set(sys.modules)
-import dags.generate_dags
+import twofold.dags.generate_dags
 heavy = {"pyspark", "kafka", "deltalake", "duckdb", "pandas", "pyarrow", "great_expectations", "streaming", "batch"}
 print(sorted({name.split(".")[0] for name in set(sys.modules) - before} & heavy))
 """

@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from twofold.infra.settings import Settings
 from tests.page.small_platform import saved
+from twofold.infra.settings import Settings
 
 PATHS = (
     "/", "/map", "/tables", "/tables/plant.hours", "/topics", "/topics/plant.readings", "/proofs", "/plans",

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.nexmark import DECLARED
+from tests.tables.declared import TABLE_FILE, TOPIC_FILE, bound_as, written
 from twofold.infra.encodings import schema_files
 from twofold.infra.settings import ROOT, Settings
 from twofold.tables.declare.record_fields import field, header, key
@@ -24,7 +25,6 @@ from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import changes_of
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
-from tests.tables.declared import TABLE_FILE, TOPIC_FILE, bound_as, written
 
 AVRO = """{"type": "record", "name": "Event", "fields": [{"name": "id", "type": "string"},
     {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}]}"""

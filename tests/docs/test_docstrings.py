@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import pytest
 from typer import Typer
 
+from tests.test_rooms import MAY_IMPORT
 from twofold.cli.__main__ import app
 from twofold.infra.settings import ROOT
-from tests.test_rooms import MAY_IMPORT
 
 NOT_YET = ("tables/declare/topic.py", "tables/flights", "tables/shop")
 ALL_PLACES = (*MAY_IMPORT, "docs", "twofold")
@@ -48,7 +48,8 @@ def docstrings(folder: str, kind: type[ast.AST] | tuple[type[ast.AST], ...]) -> 
 def helps(typer: Typer) -> set[tuple[str, str]]:
     """Returns file and name of the functions whose docstring is the help of a command."""
     infos = [*typer.registered_commands, *filter(None, [typer.registered_callback])]
-    found = {(f"{c.__module__.replace('.', '/')}.py", c.__code__.co_name) for info in infos if (c := info.callback)}
+    callbacks = [callback for info in infos if (callback := info.callback)]
+    found = {(f"{c.__module__.removeprefix('twofold.').replace('.', '/')}.py", c.__code__.co_name) for c in callbacks}
     return found.union(*(helps(group.typer_instance) for group in typer.registered_groups if group.typer_instance))
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import written
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.settings import ROOT
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
-from tests.tables.declared import written
 
 PAGE = ROOT / "docs" / "how-to" / "write-an-encoding.md"
 AT = datetime(2013, 1, 1, 8, tzinfo=UTC)

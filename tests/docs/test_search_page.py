@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.tables.declared import written
 from twofold.infra.settings import ROOT
 from twofold.tables.declare.registry import load
-from tests.tables.declared import written
 
 PAGE = (ROOT / "docs/how-to/search-a-stream.md").read_text("utf-8")
 SHOP = ROOT / "tables" / "shop"

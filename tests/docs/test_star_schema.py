@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from twofold.infra.settings import ROOT
-from twofold.tables.declare.registry import load
 from tests.docs.test_docs import rows_of
 from tests.tables.declared import written
+from twofold.infra.settings import ROOT
+from twofold.tables.declare.registry import load
 
 PAGE = (ROOT / "docs/how-to/kinds-of-tables.md").read_text("utf-8")
 FILES = {name: text for text, name in re.findall(r'```python\n(""".*?"""  # (\w+)\.py\n.*?)```', PAGE, re.DOTALL)}

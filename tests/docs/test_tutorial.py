@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from twofold.infra.settings import ROOT, Settings
 from tests.infra.conftest import free_port
+from twofold.infra.settings import ROOT, Settings
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGE, re.MULTILINE | re.DOTALL)
@@ -26,9 +26,9 @@ def checkout(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     for name in listed.stdout.split("\0"):
-        if name and (ROOT / name).is_file():
+        if name and os.path.lexists(ROOT / name):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tmp_path / name)
+            shutil.copy(ROOT / name, tmp_path / name, follow_symlinks=False)
     (tmp_path / ".twofold").mkdir()
     for made in (".venv", ".twofold/jars", ".twofold/classes"):
         if (ROOT / made).exists():
@@ -36,7 +36,12 @@ def checkout(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     settings = Settings(
         home=tmp_path / ".twofold", kafka_port=free_port(), controller_port=free_port(), spark_port=free_port()
     )
-    environment = {**os.environ, **settings.environment(), "COLUMNS": "200"}
+    environment = {
+        **os.environ,
+        **settings.environment(),
+        "COLUMNS": "200",
+        "PYTHONPATH": str(tmp_path / "src"),  # .venv has the code of this checkout
+    }
     try:
         yield tmp_path, environment
     finally:

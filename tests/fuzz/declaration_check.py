@@ -11,15 +11,15 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.fuzz.declaration_cases import PORTIONS, Alarm, Declared, Reading
+from tests.tables.declared import written
+from tests.worlds import World
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.settings import Settings
 from twofold.tables.declare.analysis import analyse
 from twofold.tables.declare.declaration_files import mistakes_in
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.table import Table
-from tests.fuzz.declaration_cases import PORTIONS, Alarm, Declared, Reading
-from tests.tables.declared import written
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -64,13 +64,14 @@ def needed(tree: ast.Module, modules: Mapping[str, str]) -> Iterator[str]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            module = "tables" if node.module == "twofold" else node.module
+            names = [f"{module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Constant) and re.fullmatch(r"\w+(\.\w+)+", str(node.value)):
             names = [str(node.value)]
         else:
             continue
         for name in names:
-            parts = name.split(".")
+            parts = name.removeprefix("twofold.").split(".")
             outer = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
             yield from (modules[module] for module in outer if module in modules)
 

@@ -28,7 +28,10 @@ POSTGRES = ["/x/bin/postgres", "-D", "/data"]
         (["postgres: checkpointer"], ""),
         (["/x/bin/postgres", "--single"], ""),
         (["python", "-m", "airflow", "dag-processor"], "Airflows airflow"),
-        (["python", "-m", "twofold.infra.process.process_reaper", "--", "python", "-m", "airflow", "dag-processor"], ""),
+        (
+            ["python", "-m", "twofold.infra.process.process_reaper", "--", "python", "-m", "airflow", "dag-processor"],
+            "",
+        ),
         ([], ""),
     ],
 )

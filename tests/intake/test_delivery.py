@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
-from twofold.intake.delivery import Delivery, accept, require_acceptable
-from twofold.tables.declare.sources.webhook_topic import WebhookTopic, from_webhook
 from tests.infra.webhooks.signed import github, secret, standard
 from tests.tables.declared import bound_as
+from twofold.intake.delivery import Delivery, accept, require_acceptable
+from twofold.tables.declare.sources.webhook_topic import WebhookTopic, from_webhook
 
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
 BODY = b'{"cents": 5}'

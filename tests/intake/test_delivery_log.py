@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
+from tests.tables.declared import bound_as
+from twofold import from_webhook, person, personal
 from twofold.infra.keys.key_store import make_keys
 from twofold.infra.settings import Settings
 from twofold.infra.webhooks.delivery_headers import MOST_BYTES
 from twofold.intake import delivery_log
 from twofold.intake.delivery import Delivery
 from twofold.intake.delivery_log import DeliveryLog
-from twofold import from_webhook, person, personal
 from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.declare.sources.webhook_topic import WebhookTopic
-from tests.tables.declared import bound_as
 
 
 def a_topic(**given: Any) -> WebhookTopic:

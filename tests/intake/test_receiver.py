@@ -23,6 +23,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.infra.conftest import free_port
+from tests.infra.webhooks.signed import github
+from tests.intake.own_receiver import DIES
+from tests.platform.supervised_driver import kill, process
+from tests.servers import wait_until
+from tests.support.published_webhooks import examples, signatures
+from tests.tables.declared import written
 from twofold.infra.kafka import broker as kafka
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
@@ -37,13 +44,6 @@ from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.record_decoder import Decoder
 from twofold.tables.refresh.events.sealed_topics import require_sealed
 from twofold.tables.refresh.events.topic_specs import specs
-from tests.infra.conftest import free_port
-from tests.infra.webhooks.signed import github
-from tests.intake.own_receiver import DIES
-from tests.platform.supervised_driver import kill, process
-from tests.servers import wait_until
-from tests.support.published_webhooks import examples, signatures
-from tests.tables.declared import written
 
 pytestmark = pytest.mark.platform
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tests.tables.declared import written
 from twofold.infra.process.doctor import examine
 from twofold.infra.process.server_ports import server_ports
 from twofold.infra.settings import Settings
 from twofold.intake.receiver import programs
 from twofold.status.findings import webhook_findings
 from twofold.tables.declare.registry import Registry, load
-from tests.tables.declared import written
 
 FILE = '''\
 """Refunds, as the bank reports them."""

@@ -18,6 +18,11 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
+from tests.harness.tiers import this_run
+from tests.intake.own_relay import DIES
+from tests.platform.supervised_driver import process
+from tests.servers import wait_until
+from tests.tables.declared import written
 from twofold.infra.capture.captured_table import INTAKE, LOST
 from twofold.infra.capture.debezium_connector import CaptureState
 from twofold.infra.chosen_domains import relay_name
@@ -33,11 +38,6 @@ from twofold.status.parts import captures
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.sealed_topics import require_sealed
 from twofold.tables.refresh.events.topic_specs import intake_spec, specs
-from tests.harness.tiers import this_run
-from tests.intake.own_relay import DIES
-from tests.platform.supervised_driver import process
-from tests.servers import wait_until
-from tests.tables.declared import written
 
 pytestmark = pytest.mark.platform
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.tables.declared import written
 from twofold.infra.settings import Settings
 from twofold.intake.relay import programs, relayed_topics
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import captures
-from tests.tables.declared import written
 
 FILE = '''\
 """Clients of a database."""

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.infra.webhooks.signed import github, secret, standard
+from tests.intake.test_delivery import topic
 from twofold.infra.settings import Settings
 from twofold.intake import webhook_server
 from twofold.intake.webhook_server import _Rate, application
-from tests.infra.webhooks.signed import github, secret, standard
-from tests.intake.test_delivery import topic
 
 BODY = b'{"cents": 5}'
 JSON = {"content-type": "application/json"}

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from twofold.infra.errors import BadArgument
-from twofold.infra.text.stored_query import anchors_of, parse, searchable
 from tests.kinds.shop_cases import Case, followed_cases, log_of
 from tests.kinds.shop_oracle import Oracle
+from twofold.infra.errors import BadArgument
+from twofold.infra.text.stored_query import anchors_of, parse, searchable
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 COMMON = ("the", "is", "here")

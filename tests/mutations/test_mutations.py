@@ -14,12 +14,12 @@ import twofold.streaming.maintain.change_driven
 import twofold.tables.refresh.derived_rows
 import twofold.tables.refresh.refresh
 import twofold.tables.refresh.target
-from twofold.infra.instants import Interval
-from twofold.infra.settings import Settings
-from twofold.tables.refresh.row_diff import of_kinds
 from tests.fuzz.fuzz_cases import Case, Flight, Schedule, log_of
 from tests.fuzz.fuzz_check import begun, ended
 from tests.worlds import World
+from twofold.infra.instants import Interval
+from twofold.infra.settings import Settings
+from twofold.tables.refresh.row_diff import of_kinds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

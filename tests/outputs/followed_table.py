@@ -12,17 +12,17 @@ from typing import Any, Protocol
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from tests.tables.declared import a_table
+from twofold import to_postgres
 from twofold.infra.delta.delta_writer import CHANGE, CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.outputs.next_step import Step, next_step
 from twofold.outputs.output_target import Target
 from twofold.outputs.position import Position
 from twofold.outputs.view import KEY
-from twofold import to_postgres
 from twofold.tables.declare.outputs.output import Output
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
-from tests.tables.declared import a_table
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("closes_at", pa.timestamp("us", "UTC"))])

@@ -10,6 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.infra.webhooks.signed import secret
+from tests.outputs.followed_table import FollowedTable
+from tests.outputs.webhook_receiver import Receiver
+from twofold import to_webhook
 from twofold.infra.delta.lake import Lake
 from twofold.outputs.next_step import Step
 from twofold.outputs.refused_rows import REFUSED
@@ -17,11 +21,7 @@ from twofold.outputs.resend import resume
 from twofold.outputs.targets.open_target import open_queue, open_sender, open_target
 from twofold.outputs.targets.webhook_queue import WebhookQueue
 from twofold.outputs.targets.webhook_sender import WebhookSender
-from twofold import to_webhook
 from twofold.tables.declare.outputs.webhook_output import WebhookOutput
-from tests.infra.webhooks.signed import secret
-from tests.outputs.followed_table import FollowedTable
-from tests.outputs.webhook_receiver import Receiver
 
 
 def lake_with(lake: Lake, receivers: dict[str, str], networks: str = "127.0.0.0/8", mode: int = 0o600) -> Lake:

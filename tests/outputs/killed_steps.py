@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import pytest
 
+from tests.outputs.followed_table import SCHEMA, FollowedTable
 from twofold.infra.errors import DatabaseUnreachable
 from twofold.outputs.output_target import Target
-from tests.outputs.followed_table import SCHEMA, FollowedTable
 
 
 class Killed(Exception):

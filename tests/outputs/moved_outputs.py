@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+from tests.outputs.killed_steps import killed_after
 from twofold.infra.delta.history import History
 from twofold.infra.delta.lake import Lake
 from twofold.outputs import next_step as reading
@@ -25,7 +26,6 @@ from twofold.outputs.view import KEY
 from twofold.tables.declare.outputs.output import Output
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.json_values import to_plain_json
-from tests.outputs.killed_steps import killed_after
 
 WRITES: list[tuple[Any, str]] = [
     (search_index, "write_atomically"),

@@ -11,15 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.outputs.followed_table import Follows, MemoryCopy, hour
+from tests.tables.declared import a_table
+from twofold import to_postgres
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.keys.ciphertext import seal
 from twofold.infra.keys.key_store import KeyStore, Person, make_keys
-from twofold import to_postgres
 from twofold.tables.declare.outputs.output import Output
 from twofold.tables.declare.table import Table
-from tests.outputs.followed_table import Follows, MemoryCopy, hour
-from tests.tables.declared import a_table
 
 SCHEMA = pa.schema(
     [("k", pa.string()), ("mail", pa.string()), ("note", pa.string()), ("closes_at", pa.timestamp("us", "UTC"))]

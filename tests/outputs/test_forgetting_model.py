@@ -21,15 +21,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from twofold.infra.delta.delta_writer import Writer
-from twofold.infra.delta.lake import Lake
-from twofold.infra.delta.trim import Trim
-from twofold.infra.errors import TryAgain
-from twofold.infra.keys.ended_keys import EndedKeys
-from twofold.infra.keys.key_store import Person
-from twofold.infra.settings import Settings
-from twofold.outputs.targets.search_index import SearchIndex
-from twofold import to_search, to_webhook
 from tests.chaos.refresh_world import Killed, dying
 from tests.harness.tiers import this_run
 from tests.infra.webhooks.signed import secret
@@ -38,6 +29,15 @@ from tests.outputs.moved_outputs import MovedOutput, as_json
 from tests.outputs.revealed_table import RevealedTable, mail_of
 from tests.support.personal_search import found_in
 from tests.support.short_history import NOTHING
+from twofold import to_search, to_webhook
+from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.trim import Trim
+from twofold.infra.errors import TryAgain
+from twofold.infra.keys.ended_keys import EndedKeys
+from twofold.infra.keys.key_store import Person
+from twofold.infra.settings import Settings
+from twofold.outputs.targets.search_index import SearchIndex
 
 RUNS = 20 * (this_run.kills or this_run.worlds) or 2
 PERSONS = ["ann", "bob", "cat"]

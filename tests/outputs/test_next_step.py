@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.outputs.followed_table import SCHEMA, FollowedTable, MemoryCopy, hour, key_of
+from twofold import between, to_postgres
 from twofold.infra.delta.delta_writer import CHANGE, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import SchemaMismatch
@@ -21,8 +23,6 @@ from twofold.infra.settings import Settings
 from twofold.outputs import next_step as reading
 from twofold.outputs.next_step import Step
 from twofold.outputs.view import KEY, View
-from twofold import between, to_postgres
-from tests.outputs.followed_table import SCHEMA, FollowedTable, MemoryCopy, hour, key_of
 
 
 @pytest.fixture

@@ -13,6 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.infra.webhooks.signed import secret
+from tests.outputs.followed_table import MemoryCopy, key_of
+from tests.outputs.followed_webhook import lake_with
+from tests.outputs.revealed_table import RevealedTable, mail_of, shown
+from tests.outputs.webhook_receiver import Receiver, receiving
+from tests.support.personal_search import found_in
+from twofold import matches, to_postgres, to_search, to_topic, to_webhook
 from twofold.infra.delta.delta_writer import CHANGE
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration, BadSetting, SchemaMismatch, TryAgain
@@ -27,13 +34,6 @@ from twofold.outputs.targets import search_index
 from twofold.outputs.targets.open_target import open_queue, open_sender, open_target
 from twofold.outputs.targets.search_index import SearchIndex
 from twofold.outputs.view import KEY
-from twofold import matches, to_postgres, to_search, to_topic, to_webhook
-from tests.infra.webhooks.signed import secret
-from tests.outputs.followed_table import MemoryCopy, key_of
-from tests.outputs.followed_webhook import lake_with
-from tests.outputs.revealed_table import RevealedTable, mail_of, shown
-from tests.outputs.webhook_receiver import Receiver, receiving
-from tests.support.personal_search import found_in
 
 
 @pytest.fixture

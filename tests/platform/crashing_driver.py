@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.support.crashes import Died, watched
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import QUARANTINE
 from twofold.infra.settings import Settings
@@ -26,7 +27,6 @@ from twofold.streaming import driver
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.streaming.ingest.topic_writer import TopicWriter
 from twofold.tables.refresh.refresh import Refresher
-from tests.support.crashes import Died, watched
 
 DOMAIN = "flights"
 TABLES = ("flights.delays_by_hour", "flights.airport_weather", "flights.carrier_days")

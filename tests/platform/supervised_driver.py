@@ -54,7 +54,7 @@ def live_driver(broker: Settings, settings: Settings, *tables: str) -> Iterator[
         kafka.program(broker),
         Program(
             name="stream",
-            command=[sys.executable, "-m", "cli", "stream", DOMAIN, *tables],
+            command=[sys.executable, "-m", "twofold", "stream", DOMAIN, *tables],
             environment=settings.environment(),
             stage=1,
             stop_wait_s=60,

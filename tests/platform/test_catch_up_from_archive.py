@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.platform.acknowledged_records import faults
+from tests.servers import wait_until
+from tests.worlds import World
 from twofold.batch.audit.table_audit import audit_topics
 from twofold.batch.log_reader import Log
 from twofold.infra.archive.archive_catalog import open_archive
@@ -23,9 +26,6 @@ from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events import lost_offsets
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.open_platform import Platform
-from tests.platform.acknowledged_records import faults
-from tests.servers import wait_until
-from tests.worlds import World
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import run
 

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.platform.acknowledged_records import faults
+from tests.servers import wait_until
+from tests.worlds import World
 from twofold.infra.kafka import topic_admin
 from twofold.infra.process.kept_running import KeptRunning
 from twofold.infra.settings import Settings
@@ -16,9 +19,6 @@ from twofold.streaming.query import progress
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.events.topic_specs import specs
-from tests.platform.acknowledged_records import faults
-from tests.servers import wait_until
-from tests.worlds import World
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import run
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.batch.late_departure import arrival, departure
+from tests.servers import empty_log
+from tests.worlds import World
 from twofold.cli.__main__ import main
 from twofold.infra.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
-from tests.batch.late_departure import arrival, departure
-from tests.servers import empty_log
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

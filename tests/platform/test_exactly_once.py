@@ -16,11 +16,6 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from twofold.infra.kafka.topic_admin import offsets, reach
-from twofold.infra.settings import Settings
-from twofold.streaming.ingest.ingest_query import Ingest
-from twofold.tables.declare.registry import Registry, load
-from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.harness.tiers import this_run
 from tests.platform import crashing_driver
 from tests.platform.acknowledged_records import faults
@@ -29,6 +24,11 @@ from tests.platform.supervised_driver import DOMAIN, FIRST, MESSY, kill, live_dr
 from tests.servers import wait_until
 from tests.support.crashes import run_until_killed
 from tests.worlds import World
+from twofold.infra.kafka.topic_admin import offsets, reach
+from twofold.infra.settings import Settings
+from twofold.streaming.ingest.ingest_query import Ingest
+from twofold.tables.declare.registry import Registry, load
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import Summary, run
 

@@ -16,6 +16,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.infra.webhooks.signed import secret
+from tests.outputs.revealed_table import SCHEMA, RevealedTable, mail_of
+from tests.outputs.webhook_receiver import Answer, Receiver, Request, receiving
+from tests.servers import wait_until
+from tests.support.personal_search import found_in
+from tests.support.postgres import Server
+from tests.tables.refresh.events.test_forgotten_persons import START, Platform
+from twofold import to_postgres, to_search, to_webhook
 from twofold.batch.people.certificate import certify
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.kafka.record_producer import producing
@@ -28,16 +36,8 @@ from twofold.outputs.copy_comparison import compare_copy
 from twofold.outputs.follow import runner
 from twofold.outputs.targets.open_target import open_target
 from twofold.outputs.targets.search_index import SearchIndex
-from twofold import to_postgres, to_search, to_webhook
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.events.record_sealer import sealing
-from tests.infra.webhooks.signed import secret
-from tests.outputs.revealed_table import SCHEMA, RevealedTable, mail_of
-from tests.outputs.webhook_receiver import Answer, Receiver, Request, receiving
-from tests.servers import wait_until
-from tests.support.personal_search import found_in
-from tests.support.postgres import Server
-from tests.tables.refresh.events.test_forgotten_persons import START, Platform
 
 pytestmark = [pytest.mark.platform, pytest.mark.prove]
 

@@ -14,6 +14,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tests.platform.acknowledged_records import faults
+from tests.rewrites import replay
+from tests.servers import empty_log
+from tests.worlds import World
 from twofold.batch.log_reader import offsets_at
 from twofold.batch.offset_selection import OffsetSelection
 from twofold.infra.errors import BadArgument, NotArchived
@@ -23,10 +27,6 @@ from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.open_platform import Platform
-from tests.platform.acknowledged_records import faults
-from tests.rewrites import replay
-from tests.servers import empty_log
-from tests.worlds import World
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import run
 

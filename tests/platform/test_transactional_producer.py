@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.worlds import World
 from twofold.batch.audit.completeness import Coverage, certify
 from twofold.batch.audit.table_audit import audit_topics
 from twofold.infra.kafka import topic_admin
@@ -14,7 +15,6 @@ from twofold.infra.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import Platform
-from tests.worlds import World
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import messages
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
+from tests.quality.rule_cases import numbered, reasons
 from twofold.quality.record_checks import broken
 from twofold.quality.row_checks import measure
 from twofold.quality.rules import (
@@ -36,7 +37,6 @@ from twofold.quality.rules import (
     one_of,
     unique,
 )
-from tests.quality.rule_cases import numbered, reasons
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

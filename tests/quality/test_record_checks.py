@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from tests.quality.rule_cases import CASES, Case
 from twofold.infra.errors import BadArgument, BadDeclaration, SchemaMismatch
 from twofold.quality.record_checks import broken
 from twofold.quality.rules import Rule, between, matches, not_null, one_of, unique
-from tests.quality.rule_cases import CASES, Case
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

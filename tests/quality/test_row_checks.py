@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.quality.rule_cases import CASES, Case, numbered, reasons
 from twofold.infra.errors import BadArgument, BadDeclaration, QualityFailed, SchemaMismatch
 from twofold.quality.row_checks import measure, naming, split
 from twofold.quality.rules import Rule, between, expression, fresh_within, matches, not_null, one_of, unique
-from tests.quality.rule_cases import CASES, Case, numbered, reasons
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

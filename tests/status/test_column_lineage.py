@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tests.plant import DAYS_FILE, plant
+from tests.tables.declared import edited
 from twofold.infra.delta.lake import Lake
 from twofold.status.catalog import catalog_of
 from twofold.status.fold import Facts
 from twofold.status.parts.column_lineage import ColumnLineage, Place
-from tests.plant import DAYS_FILE, plant
-from tests.tables.declared import edited
 
 READINGS, HOURS, DAYS = "plant.readings", "plant.hours", "plant.days"
 VALUE, TOTAL, SUM = Place(READINGS, "value"), Place(HOURS, "total"), Place(DAYS, "total")

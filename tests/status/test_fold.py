@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.plant import plant
+from tests.tables.declared import a_topic
 from twofold.batch.audit.topic_certificates import Block, write_certificate
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
 from twofold.batch.ledgers.run_result import Audited
@@ -22,8 +24,6 @@ from twofold.status.store import Head, Store
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.events.record_decoder import events_schema
-from tests.plant import plant
-from tests.tables.declared import a_topic
 
 HOUR_MS = 3_600_000  # the delay of `hours` and of `kept`
 READINGS = "plant.readings"

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.tables.declared import a_table, bound_as
 from twofold.batch.ledgers.audit_history import LastAudit
 from twofold.infra.capture.debezium_connector import CaptureState
 from twofold.infra.process.supervisor import ProcessState, State
@@ -15,7 +16,6 @@ from twofold.status.health import Need, found_needs, needs_of, stream_health
 from twofold.status.snapshot import PartitionState, QueryState, Snapshot, StreamHealth, TableState, TopicState
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.events.lost_offsets import Gap
-from tests.tables.declared import a_table, bound_as
 
 AT = datetime(2013, 1, 5, 12, tzinfo=UTC)
 AUDIT = LastAudit(at=AT, turn=0, of=1, rows=9_000, unexplained=1_200, all_since=AT)

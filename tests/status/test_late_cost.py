@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.status.test_fold import append
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
 from twofold.infra.delta.lake import Lake
 from twofold.status.late_cost import Correction, corrections_of, late_corrections, late_cost
-from tests.status.test_fold import append
 
 AT = datetime(2013, 1, 10, 12, tzinfo=UTC)  # a Thursday
 MONDAY = date(2013, 1, 7)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tests.plant import plant
+from tests.status.test_fold import append
 from twofold.infra.delta.lake import Lake
 from twofold.infra.settings import Settings
 from twofold.infra.text.printable import plain, restored
@@ -15,8 +17,6 @@ from twofold.status.store import Store
 from twofold.streaming.query.progress import Progress, write
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from twofold.tables.refresh.events.record_decoder import events_schema
-from tests.plant import plant
-from tests.status.test_fold import append
 
 NOW = datetime.now(UTC)
 HOUR_MS = 3_600_000  # the delay of `hours` and of `kept`

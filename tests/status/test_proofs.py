@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.status.test_fold import append
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import RUNS
 from twofold.infra.delta.lake import Lake
 from twofold.status.proofs import Proof, proof_days
-from tests.status.test_fold import append
 
 NOON = datetime(2013, 1, 5, 12, tzinfo=UTC)
 

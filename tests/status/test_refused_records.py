@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.plant import plant
+from tests.status.test_fold import append
+from tests.tables.declared import TOPIC_FILE, edited
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.status import fold
@@ -15,9 +18,6 @@ from twofold.status.parts.refused_records import UNREADABLE, Refused
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA
-from tests.plant import plant
-from tests.status.test_fold import append
-from tests.tables.declared import TOPIC_FILE, edited
 
 NAME = "plant.readings" + QUARANTINE
 RULE, OTHER = "between(value, 0, 10)", "not_null(sensor)"

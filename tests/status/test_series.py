@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.plant import plant
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.settings import Settings
@@ -20,7 +21,6 @@ from twofold.status.store import Head, Store
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from twofold.tables.refresh.events.lateness import BOUNDS_MS, lateness_counts
 from twofold.tables.refresh.events.record_decoder import events_schema
-from tests.plant import plant
 
 HOURS, READINGS = "plant.hours", "plant.readings"
 SIX_HOURS, THREE_DAYS, _ = SPANS

@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 
-from twofold.infra.capture.debezium_connector import CaptureState
-from twofold.status.parts.outputs import OutputReport
-from twofold.status.table_health import Health, Judge, Lag
-from twofold.tables.refresh.events.lost_offsets import Gap
 from tests.page.small_platform import (
     AUDIT,
     BROKEN,
@@ -26,6 +22,10 @@ from tests.page.small_platform import (
     table,
     topic,
 )
+from twofold.infra.capture.debezium_connector import CaptureState
+from twofold.status.parts.outputs import OutputReport
+from twofold.status.table_health import Health, Judge, Lag
+from twofold.tables.refresh.events.lost_offsets import Gap
 
 
 def health(name: str, **facts: Any) -> Health:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.plant import DAYS_FILE, HOURS, plant
+from tests.tables.declared import TOPIC_FILE, edited, written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration, ProcessFailed, SchemaMismatch
 from twofold.infra.keys.key_store import KeyStore, Person, make_keys
@@ -27,8 +29,6 @@ from twofold.streaming.query.step_shares import Shares
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.open_platform import Platform, ensure_domain, ensure_topics_of
-from tests.plant import DAYS_FILE, HOURS, plant
-from tests.tables.declared import TOPIC_FILE, edited, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

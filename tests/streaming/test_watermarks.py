@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.tables.declared import READINGS, a_table, bound_as
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.status.fold import Facts
@@ -16,7 +17,6 @@ from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.ingested_offsets import INGEST, IngestedOffsets
 from twofold.tables.refresh.events.record_decoder import events_schema, heartbeat
-from tests.tables.declared import READINGS, a_table, bound_as
 
 HOUR = 3_600_000
 

@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer, TopicPartition
 
+from tests.servers import wait_until
+from tests.support.bank_declarations import FILES, MARKS, SCHEMA
+from tests.support.captured_database import captured_database
+from tests.support.sql_script import run_script
+from tests.tables.declared import written
+from tests.worlds import World
 from twofold.batch.audit.database_audit import ComparedTable, compare_with_database
 from twofold.batch.audit.hash_buckets import Turn
 from twofold.batch.capture import recapture
@@ -26,12 +32,6 @@ from twofold.infra.settings import ROOT, Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import captures
-from tests.servers import wait_until
-from tests.support.bank_declarations import FILES, MARKS, SCHEMA
-from tests.support.captured_database import captured_database
-from tests.support.sql_script import run_script
-from tests.tables.declared import written
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

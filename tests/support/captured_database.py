@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.servers import wait_until
+from tests.support.sql_script import run_script
 from twofold.infra.capture import debezium_connector, kafka_connect
 from twofold.infra.kafka import topic_admin
 from twofold.infra.postgres import postgres_server
@@ -16,8 +18,6 @@ from twofold.infra.settings import ROOT, Settings
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.sources.captured_topic import captures
 from twofold.tables.refresh.events.topic_specs import specs
-from tests.servers import wait_until
-from tests.support.sql_script import run_script
 
 
 @contextmanager

@@ -64,9 +64,9 @@ def settings_of(home: Path) -> Settings:
 def command(settings: Settings, *arguments: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run `./twofold` of a checkout, to whom a screen of 80 columns belongs that is no terminal."""
     return subprocess.run(
-        [sys.executable, "-m", "cli", *arguments],
+        [sys.executable, "-m", "twofold", *arguments],
         cwd=root,
-        env={**os.environ, **settings.environment(), "COLUMNS": "80"},
+        env={**os.environ, **settings.environment(), "COLUMNS": "80", "PYTHONPATH": str(root / "src")},
         capture_output=True,
         text=True,
         timeout=LONGEST_S,
@@ -186,7 +186,7 @@ def faults(demo: Demo) -> list[str]:
 def own_checkout(folder: Path) -> Path:
     """A copy of this checkout, whose files a demo may edit."""
     left_out = shutil.ignore_patterns(".git", ".venv", ".twofold", "__pycache__", ".*_cache", ".hypothesis")
-    shutil.copytree(ROOT, folder, ignore=left_out)
+    shutil.copytree(ROOT, folder, symlinks=True, ignore=left_out)
     (folder / ".venv").symlink_to(ROOT / ".venv")
     (folder / ".twofold").mkdir()
     for name in ("jars", "classes"):

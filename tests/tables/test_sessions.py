@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.worlds import World
 from twofold.infra.settings import Settings
 from twofold.tables.declare.registry import load
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from tests.tables.declared import bound_as
 from twofold.quality.rules import between, matches, one_of
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA
-from tests.tables.declared import bound_as
 
 TOPIC = bound_as(
     Topic(

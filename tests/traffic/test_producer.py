@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from twofold import personal
 from twofold.infra.errors import BadArgument, BrokerUnreachable
 from twofold.infra.kafka.topic_admin import offsets
 from twofold.infra.keys.ciphertext import is_sealed
@@ -22,7 +23,6 @@ from twofold.infra.keys.key_store import KeyStore, make_keys
 from twofold.infra.keys.reader import Reader
 from twofold.infra.process import supervisor
 from twofold.infra.settings import Settings
-from twofold import personal
 from twofold.tables.declare import registry
 from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.declare.topic import Topic

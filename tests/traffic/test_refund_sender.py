@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.infra.conftest import free_port
 from twofold.infra.chosen_domains import choose_domains
 from twofold.infra.errors import BadSetting, ProcessFailed
 from twofold.infra.kafka import topic_admin
@@ -19,7 +20,6 @@ from twofold.infra.webhooks.webhook_secrets import add_missing
 from twofold.intake import receiver
 from twofold.tables.declare.registry import running
 from twofold.tables.refresh.events.topic_specs import specs
-from tests.infra.conftest import free_port
 from twofold.traffic import refund_sender
 
 DAY = date(2026, 3, 2)

@@ -12,7 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from twofold.infra.encodings.column_types import FieldType
-from twofold.infra.encodings.json.json_fields import Convert, repeated_key, rest, struct_conversion, struct_type, unknown_fields
+from twofold.infra.encodings.json.json_fields import (
+    Convert,
+    repeated_key,
+    rest,
+    struct_conversion,
+    struct_type,
+    unknown_fields,
+)
 from twofold.infra.encodings.json.object_columns import object_columns
 from twofold.infra.encodings.parsed_records import Parsed, sized, without_gc
 from twofold.infra.encodings.record_format import RecordFormat

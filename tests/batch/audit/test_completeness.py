@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import a_table, a_topic, bound_as
 from twofold.batch.audit.completeness import Coverage, certify, coverage, missing
 from twofold.batch.ledgers.reconcile_position import ReconcilePosition
 from twofold.batch.ledgers.run_ledgers import Ledgers
@@ -25,7 +26,6 @@ from twofold.tables.refresh.events.ingested_offsets import IngestedOffsets
 from twofold.tables.refresh.events.lost_offsets import Gap
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 from twofold.tables.refresh.scope import Scope
-from tests.tables.declared import a_table, a_topic, bound_as
 
 TOPIC = a_topic()
 HOURS = a_table()

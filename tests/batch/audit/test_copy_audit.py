@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.infra.conftest import free_port
+from tests.outputs.followed_table import FollowedTable, hour
+from tests.support.postgres import Server
+from twofold import to_webhook
 from twofold.batch.audit.copy_audit import AuditedCopy, audit_copies
 from twofold.batch.audit.hash_buckets import Turn
 from twofold.batch.audit.table_audit import AuditReport
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import UnexplainedDifference
 from twofold.outputs.targets.open_target import open_target
-from twofold import to_webhook
-from tests.infra.conftest import free_port
-from tests.outputs.followed_table import FollowedTable, hour
-from tests.support.postgres import Server
 
 pytestmark = pytest.mark.platform
 

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.support.postgres import Server
+from tests.tables.declared import bound_as
 from twofold.batch.audit import database_audit
 from twofold.batch.audit.database_audit import ComparedTable, compare_with_database
 from twofold.batch.audit.hash_buckets import Turn
@@ -22,8 +24,6 @@ from twofold.infra.settings import Settings
 from twofold.tables.declare.sources.captured_topic import changes_of
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import events_schema
-from tests.support.postgres import Server
-from tests.tables.declared import bound_as
 
 pytestmark = pytest.mark.platform
 

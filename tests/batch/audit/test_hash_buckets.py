@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from twofold.batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn, unfound
 from tests.tables.declared import a_table
+from twofold.batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn, unfound
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

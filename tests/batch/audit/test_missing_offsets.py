@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.tables.declared import bound_as
 from twofold.batch.audit.missing_offsets import unread_tombstones
 from twofold.infra.delta.lake import Lake
 from twofold.tables.declare.record_fields import key
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import events_schema
-from tests.tables.declared import bound_as
 
 TOPIC = bound_as(
     Topic(schema={"item": key(), "at": "timestamp"}, event_time="at", message_key="item", compacted=True), "prices"

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.batch.audit.two_copies import TOPIC, TwoCopies, recorded
+from tests.plant import HOURS_FILE, hour, plant, reading
+from tests.tables.declared import a_topic, edited
+from tests.worlds import World
 from twofold.batch.audit.completeness import missing
 from twofold.batch.audit.database_audit import ComparedTable
 from twofold.batch.audit.hash_buckets import Turn
@@ -30,10 +34,6 @@ from twofold.infra.settings import Settings
 from twofold.tables.declare.metadata_columns import OFFSET
 from twofold.tables.refresh.events.record_decoder import events_schema
 from twofold.tables.refresh.open_platform import Platform
-from tests.batch.audit.two_copies import TOPIC, TwoCopies, recorded
-from tests.plant import HOURS_FILE, hour, plant, reading
-from tests.tables.declared import a_topic, edited
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -231,7 +231,9 @@ def test_a_comparison_with_the_database_is_recorded_with_its_share(
     found = ComparedTable(table="public.readings", rows=7, missing=["1"], different=["2", "3"])
     monkeypatch.setattr("twofold.batch.audit.table_audit.compare_with_database", lambda *_: found)
     monkeypatch.setattr("twofold.batch.audit.table_audit.most_rows", lambda *_: most - 1)
-    monkeypatch.setattr("twofold.batch.audit.table_audit.captures", lambda _: [SimpleNamespace(topic=TOPIC, is_outbox=False)])
+    monkeypatch.setattr(
+        "twofold.batch.audit.table_audit.captures", lambda _: [SimpleNamespace(topic=TOPIC, is_outbox=False)]
+    )
     platform: Any = SimpleNamespace(lake=lake, registry=SimpleNamespace(topics={TOPIC: topic}))
     [audited] = compare_databases(platform, [AuditedTopic(topic=TOPIC, partitions=[], waiting=None)], Turn(3, 20))
     assert audited.database == found

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from tests.batch.audit.two_copies import APPENDED_MS, TOPIC, TwoCopies, recorded
+from tests.plant import reading
+from tests.worlds import World
 from twofold.batch.audit import topic_certificates
 from twofold.batch.audit.archive_vs_broker import LogCopies
 from twofold.batch.audit.mismatches import Mismatch, find_mismatches
@@ -20,9 +23,6 @@ from twofold.batch.offset_selection import OffsetSelection
 from twofold.infra.errors import BadArgument, UnexplainedDifference
 from twofold.tables.refresh.events import lost_offsets
 from twofold.tables.refresh.open_platform import Platform
-from tests.batch.audit.two_copies import APPENDED_MS, TOPIC, TwoCopies, recorded
-from tests.plant import reading
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from twofold.infra.settings import Settings

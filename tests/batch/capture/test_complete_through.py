@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.tables.declared import written
 from twofold.batch.capture.complete_through import complete_through
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
@@ -16,7 +17,6 @@ from twofold.infra.errors import CaptureFailed
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.record_decoder import events_schema
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint, Position
-from tests.tables.declared import written
 
 TOPIC = '''"""Changes."""
 from twofold import changes_of

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.tables.declared import bound_as
 from twofold.batch.capture.lost_changes import changes_fault
 from twofold.infra.delta.lake import Lake
 from twofold.tables.declare.sources.captured_topic import changes_of
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
-from tests.tables.declared import bound_as
 
 COLUMNS = {"id": "long", "name": "string"}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.batch.capture.test_snapshot_deletions import AGAIN, declared, event, write
 from twofold.batch.capture import recapture
 from twofold.infra.capture import debezium_connector
 from twofold.infra.capture.captured_table import Capture
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import CaptureFailed
-from tests.batch.capture.test_snapshot_deletions import AGAIN, declared, event, write
 
 
 def test_a_capture_that_connect_forgot_is_not_begun_from_the_start(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

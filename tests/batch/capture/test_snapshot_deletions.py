@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.tables.declared import bound_as
 from twofold.batch.capture.snapshot_deletions import deletions, newest_snapshot
 from twofold.infra.capture.captured_table import Capture
 from twofold.infra.delta.lake import Lake
@@ -18,7 +19,6 @@ from twofold.infra.errors import CaptureFailed
 from twofold.tables.declare.sources.captured_topic import changes_of
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, RAW_SCHEMA, Decoder, events_schema
-from tests.tables.declared import bound_as
 
 KEY = {
     "id": "long",

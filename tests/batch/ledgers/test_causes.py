@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.tables.declared import a_table
 from twofold.batch.ledgers.causes import CausingRecord, Changed, ChangedRows, is_held, span_of
 from twofold.infra.instants import epoch_ms
 from twofold.tables.refresh.json_values import to_plain_json
-from tests.tables.declared import a_table
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 START_MS = epoch_ms(START) or 0

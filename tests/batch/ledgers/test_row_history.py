@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tests.infra.archive.archived_logs import TOPIC, TOPIC_ID
+from tests.infra.archive.test_segment_manifest import segment
+from tests.tables.declared import a_table
 from twofold.batch.ledgers.row_history import Record, RowHistory, RowVersion, in_archive, read_history
 from twofold.infra.archive.format.segment_store import Store
 from twofold.infra.archive.read_plan import Archive
@@ -14,9 +17,6 @@ from twofold.infra.archive.segment_manifest import archived
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.settings import Settings
-from tests.infra.archive.archived_logs import TOPIC, TOPIC_ID
-from tests.infra.archive.test_segment_manifest import segment
-from tests.tables.declared import a_table
 
 
 def test_a_record_is_reported_with_its_segment_once_that_is_archived() -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
+from tests.tables.declared import a_table, a_topic
 from twofold.batch.audit.topic_certificates import CERTIFICATES, Block, read_certificate, write_certificate
 from twofold.batch.changelog_check import unexplained_changes
 from twofold.batch.ledgers import run_ledgers as ledgers_module
@@ -31,7 +32,6 @@ from twofold.tables.refresh.events import lost_offsets, transaction_offsets
 from twofold.tables.refresh.events.lost_offsets import GAPS, Gap
 from twofold.tables.refresh.events.transaction_offsets import TRANSACTIONS
 from twofold.tables.refresh.scope import Scope
-from tests.tables.declared import a_table, a_topic
 
 TABLE, TOPIC = "plant.hours", "plant.readings"
 HOURS = a_table()

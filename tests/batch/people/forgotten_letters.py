@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from tests.tables.declared import written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.keys.key_store import make_keys
 from twofold.infra.settings import Settings
@@ -16,7 +17,6 @@ from twofold.outputs.next_step import next_step
 from twofold.outputs.targets.open_target import open_target
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.record_sealer import sealing
-from tests.tables.declared import written
 
 TOPIC = '''
     """Letters of customers."""

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.batch.people.forgotten_letters import Letters
+from tests.outputs.followed_table import MemoryCopy
 from twofold.batch.people import certificate
 from twofold.batch.people.certificate import Certificate, certify, wait_for_copies
 from twofold.infra.keys.ended_keys import FORGOTTEN
@@ -19,8 +21,6 @@ from twofold.outputs.position import Position
 from twofold.outputs.revealed_places import REVEALED, Place, note_revealed, revealed_places
 from twofold.outputs.targets.open_target import open_place, open_target
 from twofold.tables.declare.outputs.search_output import SearchOutput
-from tests.batch.people.forgotten_letters import Letters
-from tests.outputs.followed_table import MemoryCopy
 
 ANN, SEVEN = Person("sender", "ann"), Person("client", "7")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.batch.people.forgotten_letters import Letters
 from twofold.batch.people.export import Rows, export
 from twofold.infra.keys.key_store import KeyStore, Person
-from tests.batch.people.forgotten_letters import Letters
 
 ANN, SEVEN, NINE = Person("sender", "ann"), Person("client", "7"), Person("client", "9")
 

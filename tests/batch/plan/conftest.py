@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twofold.infra.settings import Settings
 from tests.plant import DAYS_FILE, HOURS, plant, reading
 from tests.worlds import World
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

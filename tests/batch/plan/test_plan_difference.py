@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import a_table
 from twofold.batch.plan.plan import Plan, Plans, TableChange, keep_rows, rows_name
 from twofold.batch.plan.plan_difference import differs_little, other_rows
 from twofold.infra.delta.delta_writer import BEFORE, CHANGE
 from twofold.infra.delta.lake import Lake
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.open_platform import Platform
-from tests.tables.declared import a_table
 
 TABLE = "plant.hours"
 TEN = datetime(2013, 1, 1, 10, tzinfo=UTC)

@@ -13,6 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, hour, plant, reading
+from tests.tables.declared import edited
+from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.plan import plan as plan_store
 from twofold.batch.plan.plan import Plan, Plans
@@ -25,9 +28,6 @@ from twofold.infra.errors import BadArgument, PlanVoid, ProcessFailed, TwofoldEr
 from twofold.infra.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.target import Target
-from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, hour, plant, reading
-from tests.tables.declared import edited
-from tests.worlds import World
 
 pytestmark = pytest.mark.spark
 

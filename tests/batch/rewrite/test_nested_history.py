@@ -12,6 +12,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from tests import rewrites
+from tests.plant import START
+from tests.tables.declared import written
+from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.plan.rebuild_table import rebuild_in_shadow
 from twofold.batch.rewrite import replay
@@ -19,10 +23,6 @@ from twofold.infra.settings import Settings
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import Platform
-from tests import rewrites
-from tests.plant import START
-from tests.tables.declared import written
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
+from tests.rewrites import promote, rollback
+from tests.support.short_history import trim_to_the_newest
+from tests.tables.declared import bound_as, edited
+from tests.worlds import World
 from twofold.batch.changelog_check import unexplained_changes
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import RUNS
@@ -28,11 +33,6 @@ from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.shadow_lake import drop, is_stale, shadow
-from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
-from tests.rewrites import promote, rollback
-from tests.support.short_history import trim_to_the_newest
-from tests.tables.declared import bound_as, edited
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

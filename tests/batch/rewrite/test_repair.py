@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twofold.batch.reconcile import Reconcile
-from twofold.tables.refresh.open_platform import Platform
 from tests.plant import plant, reading
 from tests.worlds import World
+from twofold.batch.reconcile import Reconcile
+from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import sys
 
-from twofold.infra.settings import Settings
-from twofold.infra.spark.spark_session import session
 from tests.chaos.worker import parts, values
 from tests.late_reading import platform
 from tests.rewrites import backfill
 from tests.worlds import World
+from twofold.infra.settings import Settings
+from twofold.infra.spark.spark_session import session
 
 LEGS = 3
 """After three a flight of the first day has closed."""

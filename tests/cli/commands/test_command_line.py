@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from twofold.cli.__main__ import COMMANDS
-from twofold.infra.errors import BrokerUnreachable
 from tests.cli.conftest import Cli
 from tests.support.loaded_modules import loading_none_of
+from twofold.cli.__main__ import COMMANDS
+from twofold.infra.errors import BrokerUnreachable
 
 NAMES = [function.__name__.replace("_", "-") for functions in COMMANDS.values() for function in functions]
 

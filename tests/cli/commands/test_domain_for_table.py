@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Cli
+from tests.plant import plant
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.batch.plan.plan import Plan
 from twofold.cli.commands.as_of_command import _before
 from twofold.infra.errors import BadArgument
 from twofold.tables.declare import registry
 from twofold.tables.declare.table import Table
-from tests.cli.conftest import Cli
-from tests.plant import plant
 
 TABLES = ["plant.hours", "plant.kept", "plant.newest"]
 

@@ -8,11 +8,11 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 import pytest
 
+from tests.cli.conftest import Cli
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.batch.plan.plan import Plan, TableChange
 from twofold.cli.parsing import parse_key
 from twofold.infra.errors import BadArgument
-from tests.cli.conftest import Cli
 
 SCHEMA = pa.schema(
     [

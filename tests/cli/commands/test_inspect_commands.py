@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Cli
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import Audited
 from twofold.infra.delta.lake import Lake
@@ -14,7 +15,6 @@ from twofold.infra.errors import BadDeclaration
 from twofold.infra.settings import Settings
 from twofold.streaming.query.progress import Progress, write
 from twofold.tables.declare import registry
-from tests.cli.conftest import Cli
 
 
 def test_tables_lists_every_declaration_before_anything_ran(cli: Cli) -> None:

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.cli.conftest import Cli
 from twofold.infra.delta.lake import Lake
 from twofold.infra.settings import Settings
 from twofold.outputs.next_step import next_step
 from twofold.outputs.revealed_places import Place, note_revealed, revealed_places
 from twofold.outputs.targets.open_target import open_target
 from twofold.tables.declare.registry import load
-from tests.cli.conftest import Cli
 
 POSTS = pa.table({"post_id": ["p1", "p2"], "text": ["A red bicycle", "Bells for bicycles"]})
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twofold.cli.commands.session_commands import create_views
-from twofold.infra.delta.lake import Lake
 from tests.cli.conftest import Cli
 from tests.worlds import World
+from twofold.cli.commands.session_commands import create_views
+from twofold.infra.delta.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

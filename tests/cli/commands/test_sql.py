@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tests.cli.conftest import Cli, at
+from tests.tables.declared import a_table
 from twofold.analysts.analytics_file import write_analytics
 from twofold.cli.sql_query import Analyst
 from twofold.infra.delta.lake import Lake
@@ -22,8 +24,6 @@ from twofold.infra.settings import Settings
 from twofold.infra.sql.names import DUCKDB
 from twofold.streaming.query.progress import Progress, read, write
 from twofold.tables.declare.registry import Registry
-from tests.cli.conftest import Cli, at
-from tests.tables.declared import a_table
 
 pytestmark = pytest.mark.usefixtures("lake")
 

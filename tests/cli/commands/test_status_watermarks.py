@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Cli
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.instants import epoch_ms
@@ -15,7 +16,6 @@ from twofold.streaming.query.progress import Progress, write
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.ingested_offsets import INGEST, ROWLESS, IngestedOffsets
 from twofold.tables.refresh.events.record_decoder import events_schema, heartbeat
-from tests.cli.conftest import Cli
 
 NEWEST = datetime(2013, 1, 1, 12, tzinfo=UTC)
 

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 
-from twofold.cli.commands.topic_commands import keyed
-from twofold.infra.settings import Settings
-from twofold.tables.declare import registry
 from tests.cli.conftest import Cli
 from tests.tables.declared import written
 from tests.tables.refresh.events.test_hostile_records import records
+from twofold.cli.commands.topic_commands import keyed
+from twofold.infra.settings import Settings
+from twofold.tables.declare import registry
 
 DEVICES = '''\
 """States of devices."""

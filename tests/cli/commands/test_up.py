@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Cli
+from tests.plant import plant
+from tests.tables.declared import written
 from twofold.cli.commands.platform_commands import print_addresses
 from twofold.cli.platform_start import _ensure_topics, _failed, _wait_spark
 from twofold.infra.airflow.airflow_processes import passwords
@@ -25,9 +28,6 @@ from twofold.streaming.query.progress import Progress, read, write
 from twofold.tables.declare.registry import load, running
 from twofold.tables.refresh.events import lost_offsets
 from twofold.tables.refresh.events.lost_offsets import Gap
-from tests.cli.conftest import Cli
-from tests.plant import plant
-from tests.tables.declared import written
 
 
 def test_an_unknown_domain_is_refused_before_anything_is_chosen(cli: Cli, home: Path) -> None:
@@ -125,7 +125,9 @@ def test_a_spark_server_that_ran_before_is_not_warmed_again(
 ) -> None:
     server = ProcessState(name="spark", state="RUNNING", pid=pid, uptime_s=60.0, starts=1, detail="")
     asked: list[bool] = []
-    monkeypatch.setattr("twofold.infra.process.supervisor.state", lambda _: [replace(server, name="broker", pid=5), server])
+    monkeypatch.setattr(
+        "twofold.infra.process.supervisor.state", lambda _: [replace(server, name="broker", pid=5), server]
+    )
     monkeypatch.setattr("twofold.infra.spark.spark_client.wait_warm", lambda _, *, is_new: asked.append(is_new))
     _wait_spark(Settings(home=tmp_path), before)
     assert asked == [is_new]

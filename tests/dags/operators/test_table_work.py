@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.dags.operators.test_asset_events import added, events_of, execute, report
 from twofold.dags.operators.command_report import read_reports
 from twofold.infra.errors import ProcessFailed
-from tests.dags.operators.test_asset_events import added, events_of, execute, report
 
 
 def table_task(monkeypatch: pytest.MonkeyPatch, results: dict[str, Any]) -> Any:

@@ -10,12 +10,12 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from tests.infra.conftest import Eventually
 from twofold.infra.airflow import airflow_api, airflow_processes
 from twofold.infra.errors import BadArgument, ProcessFailed
 from twofold.infra.process import supervisor
 from twofold.infra.settings import ROOT, Settings
 from twofold.status.parts.unloaded_dags import why_unloaded
-from tests.infra.conftest import Eventually
 
 
 def test_secrets_are_made_once_and_only_their_owner_can_read_them(settings: Settings) -> None:

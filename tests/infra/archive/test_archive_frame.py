@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
+from tests.infra.archive.archived_logs import LZ4, TOPIC, Batch, Record, archive_of, stored
 from twofold.infra.archive.archive_frame import frame
 from twofold.infra.archive.segment_reader import read_all
 from twofold.infra.errors import NotArchived
 from twofold.infra.kafka.record_columns import SCHEMA
-from tests.infra.archive.archived_logs import LZ4, TOPIC, Batch, Record, archive_of, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.infra.archive.archived_logs import seal
+from tests.infra.conftest import Eventually
 from twofold.batch.audit.mismatches import Mismatch, find_mismatches
 from twofold.infra.archive.archive_catalog import open_archive
 from twofold.infra.archive.archive_frame import frame
@@ -29,8 +31,6 @@ from twofold.infra.kafka.topic_admin import TopicSpec
 from twofold.infra.kafka.uncommitted_offsets import in_transactions
 from twofold.infra.process import supervisor
 from twofold.infra.settings import Settings
-from tests.infra.archive.archived_logs import seal
-from tests.infra.conftest import Eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,11 +18,6 @@ import cramjam
 import pytest
 from kafka.record import MemoryRecords
 
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_reader import read_all
-from twofold.infra.errors import CorruptSegment
-from twofold.infra.kafka.record_columns import SCHEMA
-from twofold.infra.settings import ROOT
 from tests.infra.archive.archived_logs import (
     ABORT,
     COMMIT,
@@ -41,6 +36,11 @@ from tests.infra.archive.archived_logs import (
     seal,
     stored,
 )
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_reader import read_all
+from twofold.infra.errors import CorruptSegment
+from twofold.infra.kafka.record_columns import SCHEMA
+from twofold.infra.settings import ROOT
 
 MUTATIONS = 10_000
 LONGEST_S = 30  # what loops for ever takes longer; a code path that numba compiles for the first time takes some

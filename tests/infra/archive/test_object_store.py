@@ -10,12 +10,12 @@ import pytest
 import s3fs
 from moto.server import ThreadedMotoServer
 
+from tests.infra.archive.archived_logs import NOON_MS, TOPIC, ZSTD, Batch, Record, archive_of, stored
+from tests.infra.conftest import free_port
 from twofold.infra.archive.format.segment_store import Store
 from twofold.infra.archive.read_plan import Archive
 from twofold.infra.archive.segment_reader import read_all
 from twofold.infra.errors import ArchiveUnreachable, CorruptSegment
-from tests.infra.archive.archived_logs import NOON_MS, TOPIC, ZSTD, Batch, Record, archive_of, stored
-from tests.infra.conftest import free_port
 
 ROOT = "s3://archive/log"
 RECORDS = 5_000

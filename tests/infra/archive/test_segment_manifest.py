@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.infra.archive.archived_logs import TOPIC, TOPIC_ID
 from twofold.infra.archive.format.segment import Epochs, Segment
 from twofold.infra.archive.format.segment_metadata import (
     Announced,
@@ -19,7 +20,6 @@ from twofold.infra.archive.format.segment_metadata import (
 )
 from twofold.infra.archive.format.storage_layout import LocalTieredStorage
 from twofold.infra.archive.segment_manifest import archived, copied_segments
-from tests.infra.archive.archived_logs import TOPIC, TOPIC_ID
 
 # Two values that a broker of Kafka 4.3.1 wrote: a segment is announced, then its copy is complete.
 ANNOUNCED = bytes.fromhex(

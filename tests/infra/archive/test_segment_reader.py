@@ -11,10 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_reader import read
-from twofold.infra.errors import BadArgument, CorruptSegment, LogGap, NotArchived
-from twofold.infra.kafka.record_columns import SCHEMA
 from tests.infra.archive.archived_logs import (
     ABORT,
     COMMIT,
@@ -31,6 +27,10 @@ from tests.infra.archive.archived_logs import (
     stored,
 )
 from tests.infra.archive.random_logs import Log, Row, random_logs, rows_of
+from twofold.infra.archive.read_plan import Archive
+from twofold.infra.archive.segment_reader import read
+from twofold.infra.errors import BadArgument, CorruptSegment, LogGap, NotArchived
+from twofold.infra.kafka.record_columns import SCHEMA
 
 ALL = tuple(SCHEMA.names)
 

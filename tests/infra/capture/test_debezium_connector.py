@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.support.postgres import Server
 from twofold.infra.capture import debezium_connector, kafka_connect
 from twofold.infra.capture.captured_table import Capture
 from twofold.infra.capture.debezium_connector import configuration, require_no_gap
@@ -17,7 +18,6 @@ from twofold.infra.errors import CaptureFailed
 from twofold.infra.postgres.database_connection import supervised_address
 from twofold.infra.settings import Settings
 from twofold.outputs.targets.open_target import DATABASE
-from tests.support.postgres import Server
 
 CAPTURE = Capture(topic="bank.people", table="public.people")
 

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import bound_as
 from twofold.infra.capture.captured_table import UNCHANGED
 from twofold.tables.declare.sources.captured_topic import changes_of
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoded, Decoder
-from tests.tables.declared import bound_as
 
 TOPIC = bound_as(
     changes_of(

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from tests.infra.delta.counts import NAME, SCHEMA
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.settings import Engine, Settings
-from tests.infra.delta.counts import NAME, SCHEMA
 
 ENGINES = [pytest.param("delta-rs"), pytest.param("spark", marks=pytest.mark.spark)]
 

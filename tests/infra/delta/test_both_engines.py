@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from tests.infra.delta.counts import NAME, SCHEMA, Row, difference, rows, stamp, stored
 from twofold.infra.delta.compaction import compact
 from twofold.infra.delta.delta_writer import Writer, Written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import QualityFailed, SchemaMismatch
 from twofold.infra.rows.sizes import collect_if_small
 from twofold.infra.settings import Engine, Settings
-from tests.infra.delta.counts import NAME, SCHEMA, Row, difference, rows, stamp, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

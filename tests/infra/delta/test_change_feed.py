@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.infra.delta.test_lake import clean_log
 from twofold.batch.late_rows import missed_by_streams
 from twofold.infra.delta.change_feed import changed_rows, sides_of
 from twofold.infra.delta.compaction import compact
@@ -17,7 +18,6 @@ from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ChangesUnread
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, REPLAYED
-from tests.infra.delta.test_lake import clean_log
 
 NAME = "plant.readings"
 SCHEMA = pa.schema([("sensor", pa.string()), (OFFSET, pa.int64()), (LATE_BY_MS, pa.int64()), (REPLAYED, pa.bool_())])

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.infra.delta.counts import NAME, SCHEMA, Row, difference, rows, stamp, stored
 from twofold.infra.delta.delta_writer import Writer, Written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import QualityFailed, SchemaMismatch
 from twofold.infra.settings import Settings
-from tests.infra.delta.counts import NAME, SCHEMA, Row, difference, rows, stamp, stored
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.support.duckdb_extensions import with_extension
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.file_pruning import ValueBounds, prune_files
 from twofold.infra.delta.file_statistics import bounds_of
 from twofold.infra.delta.lake import Lake
-from tests.support.duckdb_extensions import with_extension
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from tests.support.short_history import trim_to_the_newest
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.open_table import OpenTable
-from tests.support.short_history import trim_to_the_newest
 
 NAME = "plant.readings"
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from tests.infra.delta.counts import NAME, SCHEMA, rows, stamp, stored
 from twofold.infra.delta.delta_writer import Writer, Written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.settings import ROOT, Settings
-from tests.infra.delta.counts import NAME, SCHEMA, rows, stamp, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.short_history import NOTHING
 from twofold.infra.delta import delta_writer, trim
 from twofold.infra.delta.change_feed import changed_rows
 from twofold.infra.delta.delta_writer import CommitTag, Writer
@@ -22,7 +23,6 @@ from twofold.infra.delta.table_copy import copy_table
 from twofold.infra.delta.trim import Limits, Seen, Trim, next_floor
 from twofold.infra.errors import ChangesGone, WriteConflict
 from twofold.infra.settings import Settings
-from tests.support.short_history import NOTHING
 
 NAME = "plant.hours"
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64())])

@@ -14,6 +14,9 @@ from typing import Any
 import fastavro
 import pytest
 
+from tests.infra.conftest import free_port
+from tests.infra.encodings.subjects import decoded, framed, reason, write_schemas
+from tests.servers import wait_until
 from twofold.infra import jars
 from twofold.infra.encodings import schema_files
 from twofold.infra.errors import RegistryUnreachable
@@ -21,9 +24,6 @@ from twofold.infra.java import java, java_version
 from twofold.infra.kafka.schema_registry import SchemaRegistry
 from twofold.infra.settings import ROOT
 from twofold.tables.declare.topic import Topic
-from tests.infra.conftest import free_port
-from tests.infra.encodings.subjects import decoded, framed, reason, write_schemas
-from tests.servers import wait_until
 
 PLACE = ROOT / ".twofold" / "registry"
 LOCK = Path(__file__).with_name("apicurio.lock")

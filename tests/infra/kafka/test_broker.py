@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from tests.infra.conftest import Eventually
 from twofold.infra.errors import BadArgument
 from twofold.infra.kafka import broker as kafka
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.topic_admin import PartitionOffsets, TopicSpec
 from twofold.infra.process import supervisor
 from twofold.infra.settings import Settings
-from tests.infra.conftest import Eventually
 
 pytestmark = pytest.mark.platform
 

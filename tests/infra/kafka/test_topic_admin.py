@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 from kafka.errors import UnknownBrokerIdError
 
+from tests.infra.conftest import free_port
 from twofold.infra.errors import BrokerUnreachable
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.topic_admin import TopicSpec
 from twofold.infra.settings import Settings
-from tests.infra.conftest import free_port
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from decimal import Decimal
 import psycopg
 import pytest
 
+from tests.infra.conftest import free_port
+from tests.support.postgres import Server
+from tests.support.sql_script import statements
 from twofold.infra.errors import DatabaseUnreachable, StatementRefused
 from twofold.infra.postgres import database_connection
 from twofold.infra.postgres.database_connection import address, connected, password, query
 from twofold.infra.settings import Settings
-from tests.infra.conftest import free_port
-from tests.support.postgres import Server
-from tests.support.sql_script import statements
 
 pytestmark = pytest.mark.platform
 

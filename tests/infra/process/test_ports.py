@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
+from tests.infra.conftest import free_port
 from twofold.infra.errors import PortTaken
 from twofold.infra.process.ports import is_free, require_free
-from tests.infra.conftest import free_port
 
 
 def test_a_port_that_is_listened_on_is_not_free() -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.infra.conftest import Eventually
 from twofold.infra.errors import BadArgument, ProcessFailed
 from twofold.infra.process import supervisor, supervisord
 from twofold.infra.process.process_reaper import has_ended, tagged_processes
 from twofold.infra.process.supervisor import ProcessState
 from twofold.infra.process.supervisord import Program
 from twofold.infra.settings import Settings
-from tests.infra.conftest import Eventually
 
 FAILS_TWICE = """
 import pathlib, sys, time

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.connect_session import remote
 from twofold.infra.errors import BadSetting
 from twofold.infra.process import supervisor
 from twofold.infra.settings import ROOT, Settings
 from twofold.infra.spark.spark_client import find_endpoint
-from tests.connect_session import remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

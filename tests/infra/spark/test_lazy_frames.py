@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.tables.declared import a_table
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.spark.lazy_frames import AsksForRows, only_lazily
 from twofold.tables.algebra.reading.function_plan import plan_of
 from twofold.tables.declare.analysis import rows_of
-from tests.tables.declared import a_table
 
 
 class Frame:

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from twofold.infra.webhooks.signatures import secret_fault, signature_fault
 from tests.infra.webhooks.signed import KEY, github, secret, standard
+from twofold.infra.webhooks.signatures import secret_fault, signature_fault
 
 OTHER = b"o" * 32
 BODY = '{"grüße": 1, "nul": "\\u0000"}'.encode()

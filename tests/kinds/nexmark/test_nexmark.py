@@ -9,10 +9,10 @@ import pytest
 
 from benchmarks.nexmark import DECLARED, nexmark_events
 from benchmarks.nexmark.nexmark_events import START, Event, events
-from twofold.tables.declare.registry import load
 from tests.fuzz.fuzz_cases import Schedule, Sent
 from tests.fuzz.fuzz_check import Subject, run
 from tests.kinds.nexmark.nexmark_oracle import Oracle
+from twofold.tables.declare.registry import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-from twofold.tables.declare.registry import Registry, load
 from tests.kinds.tpch.tpch_database import KEYS, Change, TpchDatabase, batches
 from tests.tables.declared import written
 from tests.worlds import World
+from twofold.tables.declare.registry import Registry, load
 
 Source = Literal["captured", "plain"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tests.tables.declared import a_table
+from twofold import to_webhook
 from twofold.infra.settings import Settings
 from twofold.outputs.follow import runner
-from twofold import to_webhook
 from twofold.tables.declare.registry import Registry
-from tests.tables.declared import a_table
 
 if __name__ == "__main__":
     table = a_table(primary_key=["k"], recompute_by=["k"], event_time="closes_at", outputs=[to_webhook("hook")])

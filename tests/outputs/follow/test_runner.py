@@ -19,6 +19,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from tests.outputs.followed_table import FollowedTable, hour
+from tests.support.postgres import Server
+from twofold import to_postgres
 from twofold.cli.__main__ import app
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import CommitTag, Writer
@@ -34,11 +37,8 @@ from twofold.outputs.refused_rows import REFUSED
 from twofold.outputs.resend import resend_all, resend_from
 from twofold.outputs.targets.open_target import open_target
 from twofold.status.parts.outputs import OutputReport, output_reports, outputs_finding
-from twofold import to_postgres
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.table import Table
-from tests.outputs.followed_table import FollowedTable, hour
-from tests.support.postgres import Server
 
 pytestmark = pytest.mark.platform
 
@@ -222,7 +222,7 @@ PAID = pa.schema(
 def following(settings: Settings) -> subprocess.Popen[bytes]:
     """The process that `up` starts."""
     environment = {**os.environ, **settings.environment()}
-    return subprocess.Popen([sys.executable, "-m", "cli", "outputs", "follow"], cwd=ROOT, env=environment)
+    return subprocess.Popen([sys.executable, "-m", "twofold", "outputs", "follow"], cwd=ROOT, env=environment)
 
 
 def twofold(settings: Settings, *words: str) -> str:

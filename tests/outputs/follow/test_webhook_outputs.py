@@ -15,6 +15,13 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from tests.harness.tiers import this_run
+from tests.infra.webhooks.signed import secret
+from tests.outputs.follow.test_runner import reports, running, until
+from tests.outputs.followed_table import FollowedTable
+from tests.outputs.followed_webhook import lake_with
+from tests.outputs.webhook_receiver import OK, Receiver, receiving
+from twofold import to_webhook
 from twofold.cli.__main__ import app
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting
@@ -28,15 +35,8 @@ from twofold.outputs.resend import resume
 from twofold.outputs.targets import webhook_queue, webhook_sender
 from twofold.outputs.targets.open_target import open_queue, open_sender, open_target
 from twofold.status.parts.outputs import outputs_finding
-from twofold import to_webhook
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
-from tests.harness.tiers import this_run
-from tests.infra.webhooks.signed import secret
-from tests.outputs.follow.test_runner import reports, running, until
-from tests.outputs.followed_table import FollowedTable
-from tests.outputs.followed_webhook import lake_with
-from tests.outputs.webhook_receiver import OK, Receiver, receiving
 
 pytestmark = pytest.mark.platform
 KILLS = this_run.kills or 3

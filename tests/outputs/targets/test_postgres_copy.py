@@ -15,6 +15,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
+from tests.outputs.killed_steps import check_killed_steps, killed_after
+from tests.outputs.revealed_table import RevealedTable, mail_of
+from tests.outputs.test_next_step import EVENTS, run_events, small_pages
+from tests.support.personal_search import found_in
+from tests.support.postgres import Server
+from twofold import to_postgres
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting, DatabaseUnreachable, StatementRefused, TryAgain, WriteConflict
 from twofold.infra.postgres import postgres_server
@@ -25,14 +32,7 @@ from twofold.outputs.refused_rows import Refused
 from twofold.outputs.targets import postgres_copy
 from twofold.outputs.targets.postgres_copy import PostgresCopy
 from twofold.outputs.view import KEY
-from twofold import to_postgres
 from twofold.tables.refresh.row_diff import difference
-from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
-from tests.outputs.killed_steps import check_killed_steps, killed_after
-from tests.outputs.revealed_table import RevealedTable, mail_of
-from tests.outputs.test_next_step import EVENTS, run_events, small_pages
-from tests.support.personal_search import found_in
-from tests.support.postgres import Server
 
 __all__ = ["small_pages"]
 

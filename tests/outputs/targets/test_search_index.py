@@ -12,6 +12,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.outputs.followed_table import FollowedTable, hour, key_of
+from tests.outputs.killed_steps import check_killed_steps, killed_after
+from tests.outputs.test_next_step import EVENTS, run_events, small_pages
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain
 from twofold.infra.settings import Settings
@@ -19,9 +22,6 @@ from twofold.outputs import next_step as reading
 from twofold.outputs.refused_rows import Refused
 from twofold.outputs.targets import search_index
 from twofold.outputs.targets.search_index import SearchIndex
-from tests.outputs.followed_table import FollowedTable, hour, key_of
-from tests.outputs.killed_steps import check_killed_steps, killed_after
-from tests.outputs.test_next_step import EVENTS, run_events, small_pages
 
 __all__ = ["small_pages"]
 

@@ -17,6 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from kafka import KafkaProducer
 
+from tests.infra.conftest import free_port
+from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
+from tests.outputs.killed_steps import check_killed_steps, killed_after
+from tests.outputs.test_next_step import EVENTS, run_events, small_pages
+from tests.tables.declared import written
+from twofold import to_topic
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting, BrokerUnreachable, ChangesGone, WriteConflict
 from twofold.infra.kafka.compacted_topic import NewestValues, TransactionalWriter
@@ -27,13 +33,7 @@ from twofold.outputs.resend import resend_all, resume
 from twofold.outputs.targets.open_target import open_target
 from twofold.outputs.targets.topic_copy import POSITIONS, TopicCopy
 from twofold.outputs.view import KEY
-from twofold import to_topic
 from twofold.tables.declare.registry import load
-from tests.infra.conftest import free_port
-from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
-from tests.outputs.killed_steps import check_killed_steps, killed_after
-from tests.outputs.test_next_step import EVENTS, run_events, small_pages
-from tests.tables.declared import written
 
 __all__ = ["small_pages"]
 

@@ -19,16 +19,16 @@ import pytest
 from deltalake import write_deltalake
 from hypothesis import HealthCheck, given, settings
 
+from tests.outputs.followed_table import SCHEMA, hour, key_of
+from tests.outputs.followed_webhook import FollowedWebhook
+from tests.outputs.test_next_step import ROWS, happen, small_pages
+from tests.outputs.webhook_receiver import Receiver, Request, receiving
+from twofold import between, to_webhook
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, ChangesGone, WriteConflict
 from twofold.infra.settings import Settings
 from twofold.outputs.next_step import next_step
 from twofold.outputs.targets import webhook_queue
-from twofold import between, to_webhook
-from tests.outputs.followed_table import SCHEMA, hour, key_of
-from tests.outputs.followed_webhook import FollowedWebhook
-from tests.outputs.test_next_step import ROWS, happen, small_pages
-from tests.outputs.webhook_receiver import Receiver, Request, receiving
 
 __all__ = ["small_pages"]
 

@@ -20,14 +20,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from twofold.infra.delta.lake import Lake
-from twofold.infra.process.ports import free_port
-from twofold.outputs.targets import webhook_sender
-from twofold.outputs.targets.open_target import open_sender
 from tests.infra.webhooks.signed import KEY, secret, standard
 from tests.outputs.followed_table import key_of
 from tests.outputs.followed_webhook import FollowedWebhook, lake_with
 from tests.outputs.webhook_receiver import OK, Receiver, Request, receiving
+from twofold.infra.delta.lake import Lake
+from twofold.infra.process.ports import free_port
+from twofold.outputs.targets import webhook_sender
+from twofold.outputs.targets.open_target import open_sender
 
 DAY_S = 24 * 3600.0
 

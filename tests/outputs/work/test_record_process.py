@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 import psutil
 import pytest
 
-from twofold.infra.kafka.group_member import Record
-from twofold.infra.settings import ROOT
-from twofold.outputs.work.record_process import RecordProcess, variables
 from tests.servers import wait_until
+from twofold.infra.kafka.group_member import Record
+from twofold.outputs.work.record_process import RecordProcess, variables
 
 
 def record(value: bytes | None = b"a value", key: bytes | None = b"ann") -> Record:
@@ -65,14 +63,6 @@ def test_a_process_that_runs_too_long_is_killed_with_its_children(tmp_path: Path
     assert ended(f'sleep 600 & echo $! > "{tmp_path}/child"; wait', timeout_s=0.5) == "killed after 0.5 seconds"
     child = int((tmp_path / "child").read_text())
     wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE, 10)
-
-
-def test_the_packages_of_the_platform_are_not_on_the_path_of_a_command(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}/elsewhere")
-    assert ended(f'printf %s "$PYTHONPATH" > "{tmp_path}/path"') == ""
-    assert (tmp_path / "path").read_text() == "/elsewhere"
 
 
 def test_what_cannot_be_run_is_an_error_of_the_system() -> None:

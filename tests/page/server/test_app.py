@@ -19,6 +19,9 @@ import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.page.small_platform import BROKEN, CATALOG, DAYS, HOURS, NOW, READINGS, entry, query, saved, snapshot, table
+from tests.status.test_fold import append
+from tests.status.test_window_life import HISTORY
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
 from twofold.batch.ledgers.run_result import Audited
 from twofold.infra.delta.lake import Lake
@@ -29,9 +32,6 @@ from twofold.page.row_story import Story
 from twofold.page.server.app import application
 from twofold.status.snapshot import Snapshot
 from twofold.status.store import Store
-from tests.page.small_platform import BROKEN, CATALOG, DAYS, HOURS, NOW, READINGS, entry, query, saved, snapshot, table
-from tests.status.test_fold import append
-from tests.status.test_window_life import HISTORY
 
 PAGES = (
     "/", "/map", f"/map?start={HOURS}", "/map?word=plant", "/tables", "/tables?health=failed", f"/tables/{HOURS}",
@@ -201,7 +201,9 @@ def test_a_row_shows_its_story_as_the_command_does(settings: Settings, monkeypat
     assert ["1", "2013-01-05 12:00:00", "6.0", "stream"] in found.rows
     assert ["6", "2013-01-05 13:30:00", "24.9", "after it"] in found.rows
     assert {"#step-1", "#step-2", "#step-5", "#step-6"} <= set(found.addresses)
-    monkeypatch.setattr("twofold.page.views.row_page.ask", lambda *_: Story(None, "It takes longer than 20 s.", "Run it."))
+    monkeypatch.setattr(
+        "twofold.page.views.row_page.ask", lambda *_: Story(None, "It takes longer than 20 s.", "Run it.")
+    )
     slow = " ".join(page(settings, f"/tables/{HOURS}/row?k.sensor=it's").text)
     assert "It takes longer than 20 s." in slow
     assert f"./twofold why {HOURS} 'sensor=it'\"'\"'s'" in slow
@@ -435,6 +437,7 @@ print(*sys.modules)
     )
     assert ran.returncode == 0, ran.stderr
     loaded = set(ran.stdout.split())
-    engines = {"pyspark", "duckdb", "kafka", "airflow", "twofold.tables.flights", "twofold.tables.shop", "cli"}
-    assert not {name for name in loaded if name in engines or name.startswith(("tables.flights.", "tables.shop."))}
+    own = ("twofold.tables.flights", "twofold.tables.shop", "twofold.cli")
+    engines = {"pyspark", "duckdb", "kafka", "airflow", *own}
+    assert not {name for name in loaded if name in engines or name.startswith(tuple(f"{one}." for one in own))}
     assert "deltalake" in loaded

@@ -13,6 +13,12 @@ from typing import Any
 import pytest
 
 from docs import screenshots
+from tests.page.chromium import Browser, chromium
+from tests.page.server.test_app import PAGES, corrected
+from tests.page.server.test_plan_pages import kept
+from tests.page.small_platform import HOURS, saved
+from tests.status.test_window_life import HISTORY
+from tests.support.npm_package import fetched, file_of
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.ports import free_port
@@ -22,12 +28,6 @@ from twofold.page.known import Knowledge
 from twofold.page.row_story import Story
 from twofold.page.server.app import application
 from twofold.page.server.standalone import signed_in
-from tests.page.chromium import Browser, chromium
-from tests.page.server.test_app import PAGES, corrected
-from tests.page.server.test_plan_pages import kept
-from tests.page.small_platform import HOURS, saved
-from tests.status.test_window_life import HISTORY
-from tests.support.npm_package import fetched, file_of
 
 pytestmark = pytest.mark.prove
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from tests.page.server.test_app import page
+from tests.page.small_platform import BROKEN, DAYS, HOURS, READINGS, saved
 from twofold.infra.settings import Settings
 from twofold.status.parts.series import Growth, Point
 from twofold.status.store import Store
-from tests.page.server.test_app import page
-from tests.page.small_platform import BROKEN, DAYS, HOURS, READINGS, saved
 
 
 def test_what_changed_over_time_is_what_the_store_has(settings: Settings) -> None:

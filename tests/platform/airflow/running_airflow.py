@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.infra.conftest import free_port
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.settings import ROOT, Settings
-from tests.infra.conftest import free_port
 
 LONGEST_S = 600
 RUN_TIMEOUT_S = 600
@@ -56,7 +56,7 @@ def feed(settings: Settings, start: str, end: str) -> None:
 def twofold(settings: Settings, *arguments: str) -> None:
     """Run a command, as a person would."""
     environment = {**os.environ, **settings.environment()}
-    command = [sys.executable, "-m", "cli", *arguments]
+    command = [sys.executable, "-m", "twofold", *arguments]
     said = Path(settings.home) / f"{arguments[0]}.log"
     with said.open("w") as file:
         ran = subprocess.run(

@@ -8,6 +8,8 @@ import time
 import pyarrow as pa
 import pytest
 
+from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, REASON, RUN_TIMEOUT_S
+from tests.servers import wait_until
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.topic_admin import reach
@@ -15,8 +17,6 @@ from twofold.infra.process import supervisor
 from twofold.infra.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
-from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, REASON, RUN_TIMEOUT_S
-from tests.servers import wait_until
 
 pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.timeout(1500)]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.servers import wait_until
 from twofold.batch.plan.plan import Plans
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.errors import BadArgument, ProcessFailed
 from twofold.infra.process.readiness import until_answered
 from twofold.infra.settings import Settings
 from twofold.tables.declare.registry import load
-from tests.servers import wait_until
 
 pytestmark = pytest.mark.platform
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.servers import wait_until
+from tests.support.personal_search import found_in
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.airflow.airflow_processes import directory
 from twofold.infra.delta.lake import Lake
@@ -17,8 +19,6 @@ from twofold.infra.keys.key_store import KeyStore, Person, make_keys
 from twofold.infra.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.record_sealer import sealing
-from tests.servers import wait_until
-from tests.support.personal_search import found_in
 
 pytestmark = pytest.mark.platform
 

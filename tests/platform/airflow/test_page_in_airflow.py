@@ -11,6 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.page.chromium import Browser, chromium
+from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, REASON, RUN_TIMEOUT_S, twofold
+from tests.servers import wait_until
 from twofold.batch.plan.plan import Plans
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.airflow.airflow_processes import passwords
@@ -18,9 +21,6 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
-from tests.page.chromium import Browser, chromium
-from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, REASON, RUN_TIMEOUT_S, twofold
-from tests.servers import wait_until
 
 pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.timeout(1500)]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.dags.test_page_plugin import PATHS
+from tests.servers import wait_until
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.airflow.airflow_processes import base_url, passwords
 from twofold.infra.settings import Settings
-from tests.dags.test_page_plugin import PATHS
-from tests.servers import wait_until
 
 pytestmark = pytest.mark.platform
 

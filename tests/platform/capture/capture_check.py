@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.support.captured_bank import Bank, kill
 from twofold.infra.capture import kafka_connect
 from twofold.infra.kafka import broker
 from twofold.infra.postgres import postgres_server
 from twofold.infra.settings import Settings
-from tests.support.captured_bank import Bank, kill
 
 
 class Check:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twofold.infra.settings import Settings
 from tests.support.captured_bank import Bank, captured_bank
+from twofold.infra.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from twofold.infra.capture import debezium_connector
 from tests.platform.capture.capture_check import Check
 from tests.platform.capture.required_copies import (
     copied_people,
@@ -15,6 +14,7 @@ from tests.platform.capture.required_copies import (
 )
 from tests.support.bank_declarations import people
 from tests.support.captured_bank import Bank
+from twofold.infra.capture import debezium_connector
 
 
 class EveryType(Check):

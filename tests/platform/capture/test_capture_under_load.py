@@ -12,15 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from twofold.batch.capture.complete_through import complete_through
-from twofold.infra.capture import debezium_connector, kafka_connect
-from twofold.infra.capture.log_marks import WRITE_MARK
-from twofold.infra.duckdb_session import query
-from twofold.infra.errors import BadArgument, TwofoldError
-from twofold.infra.kafka import broker as kafka
-from twofold.infra.postgres import postgres_server
-from twofold.infra.postgres.database_connection import connected
-from twofold.infra.settings import Settings
 from tests.harness.tiers import this_run
 from tests.platform.capture.required_copies import (
     PAYMENTS,
@@ -34,6 +25,15 @@ from tests.support.bank_declarations import LARGE, order
 from tests.support.captured_bank import Bank, kill
 from tests.support.concurrent_writers import writing
 from tests.support.sql_script import statements
+from twofold.batch.capture.complete_through import complete_through
+from twofold.infra.capture import debezium_connector, kafka_connect
+from twofold.infra.capture.log_marks import WRITE_MARK
+from twofold.infra.duckdb_session import query
+from twofold.infra.errors import BadArgument, TwofoldError
+from twofold.infra.kafka import broker as kafka
+from twofold.infra.postgres import postgres_server
+from twofold.infra.postgres.database_connection import connected
+from twofold.infra.settings import Settings
 
 KILLS = this_run.kills or 3
 SEED = this_run.seed

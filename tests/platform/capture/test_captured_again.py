@@ -6,13 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from twofold.batch.audit.database_audit import compare_with_database
-from twofold.batch.audit.hash_buckets import Turn
-from twofold.batch.capture import recapture
-from twofold.infra.capture import debezium_connector, kafka_connect
-from twofold.infra.errors import CaptureFailed, ProcessFailed
-from twofold.infra.process import supervisor
-from twofold.tables.declare.sources.captured_topic import captures
 from tests.platform.capture.required_copies import (
     PEOPLE_COPIES,
     recapture_people,
@@ -24,6 +17,13 @@ from tests.platform.capture.required_copies import (
 from tests.servers import wait_until
 from tests.support.bank_declarations import order
 from tests.support.captured_bank import Bank
+from twofold.batch.audit.database_audit import compare_with_database
+from twofold.batch.audit.hash_buckets import Turn
+from twofold.batch.capture import recapture
+from twofold.infra.capture import debezium_connector, kafka_connect
+from twofold.infra.errors import CaptureFailed, ProcessFailed
+from twofold.infra.process import supervisor
+from twofold.tables.declare.sources.captured_topic import captures
 
 pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.timeout(1_200)]
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from twofold.infra.capture import debezium_connector
-from twofold.infra.errors import CaptureFailed
-from twofold.infra.kafka import topic_admin
 from tests.harness.tiers import this_run
 from tests.platform.capture.capture_check import Check
 from tests.platform.capture.required_copies import require_orders_once, require_payments, require_tenants
 from tests.support.bank_declarations import order, tenants
 from tests.support.captured_bank import Bank
+from twofold.infra.capture import debezium_connector
+from twofold.infra.errors import CaptureFailed
+from twofold.infra.kafka import topic_admin
 
 LARGE_TRANSACTION = 1_000_000 if this_run.tier == "chaos" else 30_000
 

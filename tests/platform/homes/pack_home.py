@@ -8,6 +8,7 @@ at a place that is the same on every machine, since some files of a home name it
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,13 +17,13 @@ from pathlib import Path
 
 from deltalake import CommitProperties
 
+from tests.platform.homes.packed_home import archive_of, pack
+from tests.servers import wait_until
+from tests.support.demos import DAYS, command, faults, own_checkout, run_demo, settings_of, short
 from twofold.infra.delta.lake import Lake
 from twofold.infra.postgres.database_connection import query
 from twofold.infra.settings import ROOT, Settings
 from twofold.infra.sql.names import DATAFUSION
-from tests.platform.homes.packed_home import archive_of, pack
-from tests.servers import wait_until
-from tests.support.demos import DAYS, command, faults, own_checkout, run_demo, settings_of, short
 from twofold.traffic.sources import MISSIONS, SOURCES
 
 PLACE = Path(tempfile.gettempdir()).resolve() / "twofold-home"
@@ -88,7 +89,7 @@ def main(name: str) -> None:
         return
     own_checkout(checkout)
     python = [str(checkout / ".venv" / "bin" / "python"), "-m", "tests.platform.homes.pack_home", name]
-    subprocess.run(python, cwd=checkout, check=True)
+    subprocess.run(python, cwd=checkout, env={**os.environ, "PYTHONPATH": str(checkout / "src")}, check=True)
     pack(Settings(home=PLACE / "home"), archive_of(name))
 
 

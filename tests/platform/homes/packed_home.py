@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.demos import settings_of
+from tests.support.duckdb_extensions import with_extension
 from twofold.batch.people.export import export
 from twofold.batch.plan.plan import LASTS, Plans
 from twofold.infra.delta.lake import Lake
@@ -25,8 +27,6 @@ from twofold.infra.postgres.postgres_server import UNPRIVILEGED, data_directory
 from twofold.infra.settings import Settings
 from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.registry import load
-from tests.support.demos import settings_of
-from tests.support.duckdb_extensions import with_extension
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

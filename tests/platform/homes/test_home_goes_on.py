@@ -17,15 +17,15 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.platform.homes.packed_home import Content, Facts, archive_of, content, reader, scan_of, unpack
+from tests.servers import wait_until
+from tests.support.demos import DAYS, command, faults, processes_of, run_demo
 from twofold.batch.plan.plan import Plan, Plans
 from twofold.infra.chosen_domains import driver_name
 from twofold.infra.process import supervisor
 from twofold.infra.settings import ROOT, Settings
 from twofold.status.observer import Observer
 from twofold.tables.declare.registry import load, running
-from tests.platform.homes.packed_home import Content, Facts, archive_of, content, reader, scan_of, unpack
-from tests.servers import wait_until
-from tests.support.demos import DAYS, command, faults, processes_of, run_demo
 from twofold.traffic.sources import MISSIONS, SOURCES
 
 pytestmark = [pytest.mark.platform, pytest.mark.prove, pytest.mark.timeout(3_600)]
@@ -50,7 +50,7 @@ def a_stream_runs(settings: Settings) -> bool:
 def killed_when(settings: Settings, moment: Callable[[Settings], bool]) -> None:
     """Start the platform, and end all of it at once when the moment has come."""
     coming_up = subprocess.Popen(
-        [sys.executable, "-m", "cli", "up"],
+        [sys.executable, "-m", "twofold", "up"],
         cwd=ROOT,
         env={**os.environ, **settings.environment()},
         stdout=subprocess.DEVNULL,

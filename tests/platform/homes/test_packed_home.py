@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
 
+from tests.platform.homes.packed_home import Content, Facts, archive_of, content, mails_of, reader, scan_of, unpack
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.plan.code_changes import code_changes
 from twofold.batch.plan.plan import Plans
@@ -21,7 +22,6 @@ from twofold.infra.webhooks.webhook_secrets import add_missing, read_secrets
 from twofold.status.observer import Observer
 from twofold.tables.declare.registry import load, running
 from twofold.tables.declare.sources.webhook_topic import webhook_topics
-from tests.platform.homes.packed_home import Content, Facts, archive_of, content, mails_of, reader, scan_of, unpack
 
 pytestmark = pytest.mark.platform
 

@@ -9,6 +9,8 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from tests.streaming.ingest.small_log import SmallLog, reading
+from tests.tables.declared import READINGS, a_topic, bound_as
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.topic_admin import PartitionOffsets
 from twofold.infra.offset_ranges import RangesOf
@@ -16,8 +18,6 @@ from twofold.streaming.ingest.catch_up import CatchUp
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.events import lost_offsets
-from tests.streaming.ingest.small_log import SmallLog, reading
-from tests.tables.declared import READINGS, a_topic, bound_as
 
 READ, OTHER = a_topic(), bound_as(replace(READINGS), "others")
 

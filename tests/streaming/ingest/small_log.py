@@ -11,6 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.tables.declared import a_topic
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.instants import epoch_ms
 from twofold.infra.offset_ranges import Ranges
@@ -18,7 +19,6 @@ from twofold.streaming.ingest.topic_writer import TopicWriter
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, RAW_SCHEMA, events_schema
-from tests.tables.declared import a_topic
 
 APPENDED = datetime(2013, 1, 1, tzinfo=UTC)
 BAD = b"no JSON"

@@ -12,6 +12,9 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from tests.infra.archive.archived_logs import Batch, Record, Stored, stored
+from tests.streaming.ingest.small_log import SmallLog
+from tests.tables.declared import a_table, a_topic
 from twofold.batch.audit.table_audit import audit_topics
 from twofold.infra.archive.format.segment import Segment
 from twofold.infra.archive.format.segment_store import Store
@@ -28,9 +31,6 @@ from twofold.tables.refresh.events import lost_offsets
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 from twofold.tables.refresh.open_platform import Platform
-from tests.infra.archive.archived_logs import Batch, Record, Stored, stored
-from tests.streaming.ingest.small_log import SmallLog
-from tests.tables.declared import a_table, a_topic
 
 TOPIC = a_topic()
 NAME = TOPIC.full_name
@@ -236,7 +236,11 @@ def test_a_driver_killed_at_a_gap_neither_loses_nor_repeats_its_row(
 
     with monkeypatch.context() as patched:
         patched.setattr(
-            *(("twofold.streaming.ingest.catch_up.record", killed) if stage == "record" else (TopicWriter, "skip", killed))
+            *(
+                ("twofold.streaming.ingest.catch_up.record", killed)
+                if stage == "record"
+                else (TopicWriter, "skip", killed)
+            )
         )
         with pytest.raises(KeyboardInterrupt):
             plant.fill()

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twofold.tables.declare.metadata_columns import OFFSET
-from twofold.tables.declare.registry import load
 from tests.tables.declared import written
 from tests.worlds import World
+from twofold.tables.declare.metadata_columns import OFFSET
+from twofold.tables.declare.registry import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,17 +13,17 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from tests.infra.encodings.subjects import framed, write_schemas
+from tests.streaming.ingest.small_log import APPENDED, SmallLog
+from tests.tables.declared import bound_as
+from twofold import field, key
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.encodings import schema_files
 from twofold.infra.kafka.record_columns import HEADERS_TYPE
 from twofold.infra.settings import Settings
-from twofold import field, key
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import Decoder
-from tests.infra.encodings.subjects import framed, write_schemas
-from tests.streaming.ingest.small_log import APPENDED, SmallLog
-from tests.tables.declared import bound_as
 
 AT = APPENDED - timedelta(hours=1)
 PUSH = {

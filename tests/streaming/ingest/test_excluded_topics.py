@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.streaming.ingest.small_domain import OTHER, READ, Domain
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import LogGap
 from twofold.streaming.ingest.excluded_topics import ExcludedTopics
 from twofold.streaming.ingest.topic_writer import TopicWriter
 from twofold.streaming.query import progress
 from twofold.tables.declare.topic import Topic
-from tests.streaming.ingest.small_domain import OTHER, READ, Domain
 
 
 class Clock:

@@ -10,11 +10,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from tests.streaming.ingest.small_log import APPENDED, BAD, SmallLog
+from tests.tables.declared import a_topic
+from twofold import header
 from twofold.batch.audit.hash_buckets import compare_groups
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from twofold.infra.rows.rows import is_empty
-from twofold import header
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from twofold.tables.refresh.events.record_decoder import (
     accepted,
@@ -25,8 +27,6 @@ from twofold.tables.refresh.events.record_decoder import (
     rejected,
 )
 from twofold.tables.refresh.row_diff import difference
-from tests.streaming.ingest.small_log import APPENDED, BAD, SmallLog
-from tests.tables.declared import a_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

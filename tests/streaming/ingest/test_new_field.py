@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from twofold.infra.delta.lake import Lake
-from twofold.infra.errors import SchemaMismatch
-from twofold.tables.declare.registry import Registry
-from twofold.tables.refresh.open_platform import Platform
 from tests.plant import START, plant
 from tests.rewrites import replay
 from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import SchemaMismatch
+from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

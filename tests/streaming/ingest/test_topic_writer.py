@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from tests.streaming.ingest.small_log import BAD, SmallLog, reading
+from tests.tables.declared import a_topic
 from twofold.infra.delta import delta_writer
 from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
 from twofold.infra.delta.lake import QUARANTINE, Lake
@@ -16,8 +18,6 @@ from twofold.infra.errors import LogGap, WriteConflict
 from twofold.quality.rules import between
 from twofold.streaming.ingest.topic_writer import TopicWriter
 from twofold.tables.refresh.events.ingested_offsets import IngestedOffsets, read_ingested_offsets
-from tests.streaming.ingest.small_log import BAD, SmallLog, reading
-from tests.tables.declared import a_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

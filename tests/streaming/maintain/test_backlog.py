@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.plant import DAYS_FILE, plant
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.logged_commit import LoggedCommit
 from twofold.streaming.maintain.backlog import Backlog
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint, delta_offset
-from tests.plant import DAYS_FILE, plant
 
 READINGS, HOURS, DAYS, NUMBERED = "plant.readings", "plant.hours", "plant.days", "plant.numbered"
 

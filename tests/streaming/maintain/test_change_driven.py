@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from tests.plant import hour, plant, reading
+from tests.support.short_history import NOTHING
+from tests.worlds import World
 from twofold.infra.delta.delta_writer import Written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.trim import Trim
@@ -29,9 +32,6 @@ from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.refresh import Refresher
 from twofold.tables.refresh.scope import Scope
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
-from tests.plant import hour, plant, reading
-from tests.support.short_history import NOTHING
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from tests.tables.declared import a_table, a_topic
 from twofold.streaming.maintain import refresh_pace
 from twofold.streaming.maintain.refresh_pace import Pace
 from twofold.streaming.maintain.refresh_turns import Turns
 from twofold.streaming.query.step_shares import Shares
-from tests.tables.declared import a_table, a_topic
 
 TABLE, TOPIC = a_table(), a_topic()
 MUCH = refresh_pace.FEW + 1

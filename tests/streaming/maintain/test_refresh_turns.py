@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables.declared import TOPIC_FILE, written
 from twofold.streaming.maintain.refresh_turns import Turns, level_of
 from twofold.tables.declare.registry import load
-from tests.tables.declared import TOPIC_FILE, written
 
 
 class Refreshes:

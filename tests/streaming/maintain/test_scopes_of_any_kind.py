@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from twofold.infra.settings import Settings
-from twofold.tables.declare.registry import load
 from tests.tables.declared import written
 from tests.worlds import World
+from twofold.infra.settings import Settings
+from twofold.tables.declare.registry import load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twofold.infra.errors import BadDeclaration
-from twofold.tables.refresh.open_platform import Platform
-from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from tests.batch.test_cleaned_logs import clean
 from tests.late_reading import TOPIC, hours
 from tests.plant import plant, reading
@@ -18,6 +15,9 @@ from tests.rewrites import replay
 from tests.streaming.rebuild.test_lost_state import ALARMED_FILE, ALARMS_FILE
 from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
+from twofold.infra.errors import BadDeclaration
+from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

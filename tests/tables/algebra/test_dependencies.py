@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.tables.declare.test_inference import edited, inference_of, plant
 from twofold.infra.errors import BadDeclaration
 from twofold.tables.declare.declaration_files import mistakes_in
-from tests.tables.declare.test_inference import edited, inference_of, plant
 
 NTH = "row_number() OVER (PARTITION BY sensor ORDER BY read_at)"
 NAMES = """\

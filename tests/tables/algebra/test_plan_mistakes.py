@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables.declare.test_inference import edited, plant
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.sql.impure_functions import IMPURE
 from twofold.tables.algebra.spark_functions import AGGREGATES, GENERATORS, ROW, TIME_WINDOWS, WINDOW
-from tests.tables.declare.test_inference import edited, plant
 
 KEYED = '@table(primary_key=["sensor"], recompute_by=["sensor"])\ndef t(readings):\n    return {body}\n'
 GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.harness.tiers import this_run
 from twofold.tables.algebra.dependencies import by_source, scope_of, unknown_in
 from twofold.tables.algebra.expression_sql import sql_of
 from twofold.tables.algebra.reading.connect_plan import read_function
 from twofold.tables.algebra.relations import Relation
-from tests.harness.tiers import this_run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

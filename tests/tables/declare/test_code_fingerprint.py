@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.plant import HOURS, plant
+from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, bound_as, edited, written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.python_source import _parsed
@@ -23,8 +25,6 @@ from twofold.tables.refresh.acceptance import definition
 from twofold.tables.refresh.derived_rows import version_columns
 from twofold.tables.refresh.events.decoding_fingerprint import decoding
 from twofold.tables.refresh.events.record_decoder import Decoder
-from tests.plant import HOURS, plant
-from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, bound_as, edited, written
 
 USING_FILE = '''\
 """The newest reading of each sensor."""
@@ -360,7 +360,9 @@ def test_a_kind_of_rule_is_part_of_decoding_where_a_topic_uses_it(monkeypatch: p
 
     plain, checked = a_topic(), a_topic(checks=[between("value", 0, 1)])
     before = decoding(plain), decoding(checked)
-    monkeypatch.setattr("twofold.tables.refresh.events.decoding_fingerprint._rule", lambda kind: (f"another {kind.kind}",))
+    monkeypatch.setattr(
+        "twofold.tables.refresh.events.decoding_fingerprint._rule", lambda kind: (f"another {kind.kind}",)
+    )
     assert (decoding(plain) == before[0], decoding(checked) == before[1]) == (True, False)
 
 

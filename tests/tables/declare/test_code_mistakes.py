@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, proved, written
 from twofold.infra.errors import BadDeclaration
 from twofold.tables.declare.registry import load
-from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, proved, written
 
 Loaded = Callable[..., None]
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import READINGS, a_table, a_topic
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.infra.duration import parse_duration
 from twofold.infra.encodings.column_types import FieldType, parse_type
@@ -15,7 +16,6 @@ from twofold.infra.errors import BadDeclaration
 from twofold.quality.rules import between, not_null, unique
 from twofold.tables.declare.analysis import wrong_types
 from twofold.tables.declare.topic import DeviceClock
-from tests.tables.declared import READINGS, a_table, a_topic
 
 
 @pytest.mark.parametrize(

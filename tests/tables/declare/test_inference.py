@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.tables.declared import TOPIC_FILE, edited, proved, written
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.settings import ROOT
 from twofold.tables.declare.code_fingerprint import fingerprint
@@ -18,7 +19,6 @@ from twofold.tables.declare.declaration_files import mistakes_in
 from twofold.tables.declare.parameter_checks import BOUND
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.table import Parameters, Table
-from tests.tables.declared import TOPIC_FILE, edited, proved, written
 
 ALARMS_FILE = '''\
 """Alarms of sensors."""

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from twofold.infra.errors import BadDeclaration
-from twofold.quality.rules import RECORD_RULES, Rule
-from twofold import between, expression, matches, not_null, one_of, to_postgres, to_webhook
-from twofold.tables.declare.code_fingerprint import fingerprint
 from tests.plant import HOURS, plant
 from tests.tables.declared import TABLE_FILE, edited
+from twofold import between, expression, matches, not_null, one_of, to_postgres, to_webhook
+from twofold.infra.errors import BadDeclaration
+from twofold.quality.rules import RECORD_RULES, Rule
+from twofold.tables.declare.code_fingerprint import fingerprint
 
-CLOSING = edited(HOURS, "from twofold import F, table", "from twofold import F, between, table, to_postgres, to_webhook")
+CLOSING = edited(
+    HOURS, "from twofold import F, table", "from twofold import F, between, table, to_postgres, to_webhook"
+)
 
 
 def hours(folder: Path, outputs: str) -> Any:

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from twofold.infra.errors import BadDeclaration
-from twofold.infra.keys.ciphertext import PATTERN
-from twofold.quality.rules import matches, not_null
+from tests.tables.declared import bound_as, written
 from twofold import (
     DeviceClock,
     Topic,
@@ -27,11 +25,13 @@ from twofold import (
     token_of,
     year_group,
 )
+from twofold.infra.errors import BadDeclaration
+from twofold.infra.keys.ciphertext import PATTERN
+from twofold.quality.rules import matches, not_null
 from twofold.tables.declare.personal import Computed, Owner, owners_of, personal_columns, with_sealed_columns
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.sources.captured_topic import is_relayed
 from twofold.tables.refresh.events.decoding_fingerprint import decoding
-from tests.tables.declared import bound_as, written
 
 
 def a_topic(schema: dict[str, str], **changes: Any) -> Topic:

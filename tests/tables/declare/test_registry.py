@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 from twofold.infra.chosen_domains import choose_domains
 from twofold.infra.errors import BadArgument, BadDeclaration
 from twofold.infra.settings import Settings
 from twofold.tables.declare.analysis import whole_scopes
 from twofold.tables.declare.registry import Registry, _log_faults, load, running, running_domains
-from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 
 
 def table_reading(*inputs: str, **parameters: str) -> str:
@@ -106,7 +106,7 @@ def test_a_choice_of_domains_has_what_they_read_and_no_more(tmp_path: Path) -> N
         ),
         (
             "newest",
-            edited(TABLE_FILE, "from tables", "import delta\nfrom tables"),
+            edited(TABLE_FILE, "from twofold", "import delta\nfrom twofold"),
             "imports delta when",
             "`from twofold import",
         ),

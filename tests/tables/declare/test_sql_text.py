@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.tables.declared import a_table, written
+from tests.worlds import World
+from twofold import sql
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.settings import ROOT, Settings
-from twofold import sql
 from twofold.tables.declare.analysis import open_call
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.table import Strategy
 from twofold.tables.refresh.derived_rows import derive
-from tests.tables.declared import a_table, written
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.streaming.ingest.small_log import BAD, SmallLog, reading
+from tests.tables.declared import READINGS, a_table, a_topic
 from twofold.batch.plan.code_changes import code_changes
 from twofold.batch.rewrite.accepted_decoding import accept_decoded, begin_decoding, lower_decoding
 from twofold.infra.delta.delta_writer import CommitTag, Writer
@@ -30,8 +32,6 @@ from twofold.tables.refresh.acceptance import (
     require_one_definition,
 )
 from twofold.tables.refresh.events.decoding_fingerprint import decoding
-from tests.streaming.ingest.small_log import BAD, SmallLog, reading
-from tests.tables.declared import READINGS, a_table, a_topic
 
 STRICT, LOOSE = a_topic(checks=[between("value", 0, 10)]), a_topic()
 NAME = LOOSE.full_name

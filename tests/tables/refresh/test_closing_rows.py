@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import a_table
 from twofold.infra.errors import BadDeclaration
 from twofold.tables.refresh.derived_rows import require_closing
-from tests.tables.declared import a_table
 
 TEN = datetime(2013, 1, 1, 10, tzinfo=UTC)
 UTC_TIME = pa.timestamp("us", "UTC")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import TOPIC_FILE, edited, written
 from twofold.batch.plan.code_changes import code_changes
 from twofold.batch.plan.planning import make_plan
 from twofold.infra.delta.delta_writer import CommitTag, Writer
@@ -26,7 +27,6 @@ from twofold.tables.refresh.acceptance import (
     require_proved,
 )
 from twofold.tables.refresh.open_platform import ensure_domain
-from tests.tables.declared import TOPIC_FILE, edited, written
 
 NEWEST = '''\
 """The newest readings."""

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from tests.tables.declared import a_table
 from twofold.infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.refresh import Refresher
-from tests.tables.declared import a_table
 
 SCHEMA = pa.schema([("sensor", pa.string()), ("n", pa.int64())])
 TABLE = a_table(primary_key=["sensor"], event_time=None, closes_at=None, depends_within=None)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables.declared import TOPIC_FILE, edited, written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import ensure_topics_of, opened
-from tests.tables.declared import TOPIC_FILE, edited, written
 
 STATISTICS = "delta.dataSkippingStatsColumns"
 DECIMAL_KEY = edited(TOPIC_FILE, '"sensor": "string"', '"sensor": "decimal(20,0)"')

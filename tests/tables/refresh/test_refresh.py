@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import a_topic, bound_as
 from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration, QualityFailed
@@ -22,7 +23,6 @@ from twofold.tables.declare.table import Table
 from twofold.tables.refresh.events.record_decoder import events_schema
 from twofold.tables.refresh.refresh import Refresher
 from twofold.tables.refresh.scope import Scope, everything
-from tests.tables.declared import a_topic, bound_as
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import a_table, a_topic
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.acceptance import REFRESH, STREAM
 from twofold.tables.refresh.rewound import next_versions
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint, Position
-from tests.tables.declared import a_table, a_topic
 
 TABLE, TOPIC = a_table(), a_topic()
 REGISTRY = Registry({TOPIC.full_name: TOPIC}, {TABLE.full_name: TABLE})

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables.declared import a_table, a_topic
 from twofold.infra.instants import EPOCH, Interval, epoch_ms, from_epoch_ms
 from twofold.tables.refresh.scope import Scope, alike, coalesce, hull, merged, scope_of_row, scopes_of, whole
-from tests.tables.declared import a_table, a_topic
 
 HOUR = 3_600_000
 INTERVALS = st.builds(lambda start, length: Interval(start, start + length), st.integers(-50, 50), st.integers(1, 20))

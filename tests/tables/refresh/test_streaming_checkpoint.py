@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, Position, delta_offset
 from tests.tables.declared import written
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, Position, delta_offset
 
 DELTA_3 = """\
 v1

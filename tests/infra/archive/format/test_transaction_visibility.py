@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.infra.archive.archived_logs import ABORT, COMMIT, TOPIC, Batch, Record, archive_of, marker, seal, stored
 from twofold.infra.archive.format.record_batches import HEADER_BYTES
 from twofold.infra.archive.read_plan import Archive
 from twofold.infra.archive.segment_reader import read_all
 from twofold.infra.errors import CorruptSegment
-from tests.infra.archive.archived_logs import ABORT, COMMIT, TOPIC, Batch, Record, archive_of, marker, seal, stored
 
 PRODUCER, OTHER = 9, 8
 Named = list[tuple[int, int, int]]

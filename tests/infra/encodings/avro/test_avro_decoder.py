@@ -18,6 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.infra.encodings.subjects import decoded, framed, reason
+from tests.tables.declared import bound_as
 from twofold.infra.encodings import schema_files
 from twofold.infra.encodings.avro.avro_faults import require_sound
 from twofold.infra.encodings.avro.avro_schema import Node, parse_avro
@@ -27,8 +29,6 @@ from twofold.infra.kafka.record_columns import HEADERS
 from twofold.tables.declare.metadata_columns import REST
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.decoding_fingerprint import decoding
-from tests.infra.encodings.subjects import decoded, framed, reason
-from tests.tables.declared import bound_as
 
 COMMIT = {
     "type": "record",

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tables.declared import a_topic
+from tests.tables.typed_records import raw
 from twofold.infra.encodings.column_types import parse_type
 from twofold.infra.errors import BadDeclaration
 from twofold.tables.declare.metadata_columns import REST
 from twofold.tables.refresh.events.record_decoder import Decoded, Decoder
-from tests.tables.declared import a_topic
-from tests.tables.typed_records import raw
 
 SCHEMA = {
     "id": "string",

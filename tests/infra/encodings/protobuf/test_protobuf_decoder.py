@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.infra.encodings.subjects import decoded, framed, reason, write_schemas
+from tests.tables.declared import bound_as
 from twofold.infra.encodings import schema_files
 from twofold.infra.encodings.protobuf.protobuf_schema import message_of
 from twofold.infra.errors import BadDeclaration
@@ -18,8 +20,6 @@ from twofold.tables.declare.encodings import find_encoding
 from twofold.tables.declare.metadata_columns import REST
 from twofold.tables.declare.topic import Topic
 from twofold.tables.declare.topic_schemas import incompatible_changes
-from tests.infra.encodings.subjects import decoded, framed, reason, write_schemas
-from tests.tables.declared import bound_as
 
 pytest.importorskip("grpc_tools")
 

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType
 
+from tests.tables.declared import a_table
 from twofold import F, Window, sql
 from twofold.tables.declare.inference import Inference, infer
 from twofold.tables.declare.table import Draft
-from tests.tables.declared import a_table
 
 SALES = {"shop": "string", "day": "date", "kind": "string?", "n": "int?", "code": "string?"}
 STOCK = {"shop": "string", "day": "date", "held": "int?"}

@@ -10,6 +10,8 @@ from typing import Any
 import duckdb
 import pytest
 
+from tests.harness.tiers import this_run
+from tests.tables.declared import a_table
 from twofold import sql
 from twofold.tables.algebra.dependencies import by_source, scope_of, unknown_in
 from twofold.tables.algebra.expression_sql import sql_of
@@ -17,8 +19,6 @@ from twofold.tables.algebra.reading.connect_plan import read_function
 from twofold.tables.algebra.relations import Relation
 from twofold.tables.declare.inference import Inference, infer
 from twofold.tables.declare.table import Draft
-from tests.harness.tiers import this_run
-from tests.tables.declared import a_table
 
 QUERIES = 40 * (this_run.worlds or 1)
 Database = duckdb.DuckDBPyConnection

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import written
+from tests.worlds import World
 from twofold.infra.settings import Settings
 from twofold.tables.declare import registry
 from twofold.tables.declare.functions.event_patterns import Event, Match, _by_key, find_matches, times_then
 from twofold.tables.flights.missed_turnarounds import late_after_late
-from tests.tables.declared import written
-from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

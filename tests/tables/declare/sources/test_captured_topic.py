@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.loaded_modules import loading_none_of
+from tests.tables.declared import bound_as, written
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import captures, changes_of, outbox_of
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import Decoder
-from tests.support.loaded_modules import loading_none_of
-from tests.tables.declared import bound_as, written
 
 COLUMNS = {"id": "long", "name": "string"}
 
@@ -29,7 +29,8 @@ def registry(topic: Topic) -> Registry:
 
 def test_declarations_load_no_code_of_servers() -> None:
     loading_none_of(
-        {"twofold.infra.capture.kafka_connect", "twofold.infra.process.supervisor", "urllib.request", "xmlrpc"}, "import tables"
+        {"twofold.infra.capture.kafka_connect", "twofold.infra.process.supervisor", "urllib.request", "xmlrpc"},
+        "import twofold.tables",
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.loaded_modules import loading_none_of
+from tests.tables.declared import a_topic, bound_as, written
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from twofold.tables.declare.registry import Registry, load
@@ -17,8 +19,6 @@ from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.decoding_fingerprint import decoding
 from twofold.tables.refresh.events.record_decoder import Decoded, Decoder
 from twofold.tables.refresh.events.topic_specs import spec
-from tests.support.loaded_modules import loading_none_of
-from tests.tables.declared import a_topic, bound_as, written
 
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
 
@@ -143,4 +143,4 @@ def test_a_delivery_is_on_the_disk_of_the_broker_before_it_is_answered_for() -> 
 
 
 def test_declarations_load_no_code_of_a_receiver() -> None:
-    loading_none_of({"standardwebhooks", "fastapi", "uvicorn", "kafka", "sqlite3", "pyarrow"}, "import tables")
+    loading_none_of({"standardwebhooks", "fastapi", "uvicorn", "kafka", "sqlite3", "pyarrow"}, "import twofold.tables")

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.tables.declared import bound_as
+from tests.tables.typed_records import GOOD, TOPIC, raw
 from twofold.infra.errors import BadDeclaration
 from twofold.quality.rules import between
 from twofold.tables.declare.metadata_columns import APPENDED_AT, LATE_BY_MS, OFFSET
 from twofold.tables.declare.topic import DeviceClock, Topic
 from twofold.tables.refresh.events.record_decoder import Decoded, Decoder
-from tests.tables.declared import bound_as
-from tests.tables.typed_records import GOOD, TOPIC, raw
 
 METERED = bound_as(
     Topic(

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from twofold.infra.errors import BadDeclaration
+from tests.infra.encodings.subjects import decoded
+from tests.tables.declared import a_topic
 from twofold import field, header, key
+from twofold.infra.errors import BadDeclaration
 from twofold.tables.declare.metadata_columns import REST
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import Decoded, Decoder, raw_columns
-from tests.infra.encodings.subjects import decoded
-from tests.tables.declared import a_topic
 
 SCHEMA = {
     "id": "string",

@@ -21,6 +21,8 @@ import pytest
 import snappy
 import zstandard
 
+from tests.support.personal_search import found_in
+from tests.tables.declared import written
 from twofold.batch.people.export import export
 from twofold.batch.people.sealed_records import SentAgain, send_sealed_again
 from twofold.infra.delta.lake import QUARANTINE, Lake
@@ -39,8 +41,6 @@ from twofold.tables.refresh.events.record_sealer import sealing
 from twofold.tables.refresh.events.sealed_topics import require_sealed
 from twofold.tables.refresh.events.topic_specs import spec
 from twofold.tables.refresh.open_platform import ensure_topics_of
-from tests.support.personal_search import found_in
-from tests.tables.declared import written
 
 pytestmark = pytest.mark.platform
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import a_topic
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.instants import EPOCH
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
 from twofold.tables.refresh.events.ingested_offsets import IngestedOffsets, read_ingested_offsets
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema, heartbeat
-from tests.tables.declared import a_topic
 
 TOPIC = a_topic()
 

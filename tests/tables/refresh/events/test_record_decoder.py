@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
-from twofold.tables.declare.topic import Topic
-from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoded, Decoder, events_schema
 from tests.support.loaded_modules import loading_none_of
 from tests.tables.declared import a_topic, bound_as
 from tests.tables.typed_records import APPENDED, GOOD, TOPIC, raw
+from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
+from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoded, Decoder, events_schema
 
 
 def decoded(*values: bytes | None, newest_ms: int | None = None) -> Decoded:
@@ -43,7 +43,7 @@ def reasons(value: bytes | None) -> list[str]:
 
 def test_loading_the_decoder_loads_no_compiler() -> None:
     compilers = {"numba", "llvmlite", "fastavro", "google.protobuf"}
-    loading_none_of(compilers, "import twofold.batch.reconcile, tables.refresh.events.record_decoder")
+    loading_none_of(compilers, "import twofold.batch.reconcile, twofold.tables.refresh.events.record_decoder")
 
 
 @pytest.mark.parametrize(

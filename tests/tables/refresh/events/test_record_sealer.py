@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from tests.tables.declared import bound_as
+from twofold import Topic, person, personal, token_of
 from twofold.infra.keys.ciphertext import RECORD, is_sealed, unseal
 from twofold.infra.keys.key_store import KeyStore, Person, make_keys
 from twofold.infra.settings import Settings
-from twofold import Topic, person, personal, token_of
 from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from twofold.tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined, sealing
-from tests.tables.declared import bound_as
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,16 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import bound_as
+from twofold import changes_of, domain_of, personal, year_group
 from twofold.infra.capture.captured_table import LOST, MARK_PREFIX, UNCHANGED
 from twofold.infra.capture.debezium_decoder import names_no_row, snapshot_of
 from twofold.infra.keys.ciphertext import RECORD, is_sealed, unseal
 from twofold.infra.keys.key_store import KeyStore, Person, make_keys
 from twofold.infra.settings import Settings
-from twofold import changes_of, domain_of, personal, year_group
 from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from twofold.tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined
-from tests.tables.declared import bound_as
 
 TOPIC = with_sealed_columns(
     bound_as(

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.tables.declared import a_topic, bound_as
 from twofold.infra.errors import BadDeclaration
 from twofold.quality.rules import between
 from twofold.tables.declare.record_fields import field, header, key
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from twofold.tables.refresh.events.topic_specs import spec
-from tests.tables.declared import a_topic, bound_as
 
 SCHEMA = {"item": key(), "at": "timestamp", "price": "int", "unit": field("unit", "string", default="piece")}
 APPENDED = datetime(2026, 1, 2, tzinfo=UTC)

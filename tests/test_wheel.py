@@ -1,0 +1,72 @@
+"""What `pip install` gets is what the repository holds, built from the tree or by way of the source distribution."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from twofold.infra.settings import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+BUILT = PROJECT["tool"]["hatch"]["build"]
+
+
+def build(target: Path, *options: str) -> ZipFile:
+    command = [sys.executable, "-m", "uv", "build", "--offline", "--no-build-isolation", *options]
+    subprocess.run([*command, "--out-dir", target, ROOT], capture_output=True, check=True)
+    [wheel] = target.glob("*.whl")
+    return ZipFile(wheel)
+
+
+@pytest.mark.parametrize("options", [("--wheel",), ()], ids=["tree", "source_distribution"])
+def test_a_wheel_holds_what_git_knows_of_its_folders(tmp_path: Path, options: tuple[str, ...]) -> None:
+    known = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *BUILT["only-include"]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    there = [name for name in known if (ROOT / name).exists()]
+    expected = {f"twofold/{name.removeprefix('src/twofold/')}" for name in there}
+    with build(tmp_path, *options) as wheel:
+        assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected
+        [metadata] = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+        assert f"Version: {PROJECT['project']['version']}" in wheel.read(metadata).decode().splitlines()
+
+
+def test_every_room_is_in_the_wheel_by_the_name_it_is_imported_by() -> None:
+    """Linked below `src` for who works in the checkout, and named for who builds a wheel."""
+    linked = {path.name: path for path in (ROOT / "src" / "twofold").iterdir() if path.is_symlink()}
+    assert {path.resolve() for path in linked.values()} == {ROOT / name for name in linked}
+    of_wheel = BUILT["targets"]["wheel"]["sources"]
+    assert {source: of_wheel[source] for source in of_wheel if not source.startswith("src/")} == {
+        name: f"twofold/{name}" for name in linked
+    }
+    assert {name for name in BUILT["only-include"] if "/" not in name} == set(linked)
+    banned = PROJECT["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
+    assert set(banned) == set(linked)
+
+
+def test_what_is_installed_meets_no_package_of_another_name(tmp_path: Path) -> None:
+    with build(tmp_path / "dist", "--wheel") as wheel:
+        wheel.extractall(tmp_path / "installed")
+    beside = tmp_path / "beside"
+    for name in ("tables", "batch", "infra"):
+        (beside / name).mkdir(parents=True)
+        (beside / name / "__init__.py").write_text("OWN = True\n")
+    program = f"""
+import sys
+sys.path[:0] = [{str(tmp_path / "installed")!r}, {str(beside)!r}]
+import batch, infra, tables, twofold, twofold.cli.__main__
+assert batch.OWN and infra.OWN and tables.OWN
+assert twofold.__file__.startswith({str(tmp_path)!r}), twofold.__file__
+assert twofold.Topic is twofold.tables.Topic
+"""
+    ran = subprocess.run([sys.executable, "-P", "-c", program], cwd=beside, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
