@@ -14,7 +14,7 @@ from twofold.analysts.ledger_columns import LEDGERS
 from twofold.analysts.table_views import connect, create_bare_views, create_view
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.metadata_columns import OF_QUARANTINE
 from twofold.tables.declare.table import Table

@@ -12,7 +12,7 @@ from twofold.analysts.analytics_file import folders_of, open_analytics
 from twofold.analysts.table_views import confine, require_views
 from twofold.infra.errors import BadArgument
 from twofold.infra.process.twofold_command import run_command
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:

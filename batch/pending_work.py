@@ -21,7 +21,7 @@ from twofold.tables.refresh.rewound import next_versions
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 
 def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[RunResult] | None:

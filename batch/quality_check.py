@@ -10,7 +10,7 @@ from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import opened
 
 if TYPE_CHECKING:
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.quality.check_result import Verdict
 
 

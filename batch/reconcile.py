@@ -27,7 +27,7 @@ from twofold.tables.refresh.row_diff import differences_of
 from twofold.tables.refresh.scope import Scope, everything, merged, scope_of_row
 
 if TYPE_CHECKING:
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 
 def reconcile(settings: Settings, tables: Sequence[str] = (), *, verify: bool = False) -> list[RunResult]:

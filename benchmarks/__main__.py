@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from benchmarks.measuring.figures import keep
-from twofold.infra.settings import ROOT
+from tests import ROOT
 
 BENCHMARKS = {
     "drain": "ingest_throughput",

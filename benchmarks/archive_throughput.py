@@ -17,6 +17,7 @@ import psutil
 from benchmarks import ingest_throughput
 from benchmarks.measuring.benchmark_platform import broker_process, cpu_s, platform
 from benchmarks.measuring.figures import report, spread
+from tests import ROOT
 from twofold.infra.archive.archive_catalog import open_archive
 from twofold.infra.archive.archive_frame import frame
 from twofold.infra.archive.archive_source import ArchiveSource
@@ -25,7 +26,7 @@ from twofold.infra.archive.read_plan import Archive
 from twofold.infra.archive.segment_reader import read_all
 from twofold.infra.kafka.topic_admin import TopicSpec, ensure_topics, offsets
 from twofold.infra.offset_ranges import Ranges
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 
 if TYPE_CHECKING:

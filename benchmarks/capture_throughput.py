@@ -23,7 +23,7 @@ from twofold.infra.kafka import broker
 from twofold.infra.kafka.topic_admin import ensure_topics, offsets
 from twofold.infra.postgres import database_connection, postgres_server
 from twofold.infra.process import supervisor
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.streaming.driver import table_query
 from twofold.streaming.ingest.ingest_query import Ingest

@@ -20,7 +20,7 @@ from benchmarks.measuring.cpu_by_part import Accountant
 from benchmarks.measuring.figures import report
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.topic_admin import offsets
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.query import progress
 from twofold.tables.declare.registry import Registry, load
 

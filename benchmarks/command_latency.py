@@ -21,12 +21,13 @@ from deltalake import CommitProperties
 from benchmarks.catch_up_time import caught_up
 from benchmarks.measuring.benchmark_platform import command, free_ports
 from benchmarks.measuring.figures import report, spread
+from tests import ROOT
 from twofold.cli.demo.dag_runs import run_after, run_dag, triggered_runs
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.delta.lake import Lake
 from twofold.infra.process import supervisor, supervisord
 from twofold.infra.process.process_reaper import tagged_processes
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 from benchmarks.measuring.figures import report, spread
-from twofold.infra.settings import ROOT
+from tests import ROOT
 
 ROUNDS, GOAL_MS = 5, 50.0
 PARSE = """

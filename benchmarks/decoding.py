@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread
-from twofold.infra import jars
+from tests import ROOT
 from twofold.infra.encodings import schema_files
 from twofold.infra.encodings.column_types import FieldType
 from twofold.infra.encodings.protobuf.protobuf_schema import message_of
 from twofold.infra.encodings.schema_files import Schema
 from twofold.infra.kafka.record_columns import HEADERS
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project import jars
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, decode_frame

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from benchmarks.measuring.benchmark_platform import platform
 from benchmarks.measuring.figures import report, spread
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import load

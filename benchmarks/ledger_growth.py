@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread, timed
 from benchmarks.refresh.reconcile_time import History, declared
+from tests import ROOT
 from twofold.batch.ledgers.causes import RECORD
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE
 from twofold.batch.pending_work import nothing_to_do
 from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import Platform, ensure_domain

@@ -22,7 +22,7 @@ from benchmarks.stream_freshness import FIRST_DAY, produce
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.open_table import OpenTable
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.driver import table_query
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.streaming.maintain.change_driven import ChangeDrivenStream

@@ -21,7 +21,7 @@ from twofold.infra.capture.captured_table import INTAKE
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.kafka.topic_admin import ensure_topics, offsets
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.intake.relay import opened
 from twofold.streaming.ingest.ingest_query import Ingest

@@ -24,7 +24,7 @@ from benchmarks.measuring.figures import percentile, report
 from benchmarks.stream_freshness import appended
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.topic_admin import ensure_topics, offsets
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import load

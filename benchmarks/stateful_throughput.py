@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measuring.figures import report, spread, timed
+from tests import ROOT
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.streaming.maintain.stateful_query import Maintain
 from twofold.tables.declare.functions.event_patterns import RECORD as RECORD_TYPE

@@ -18,7 +18,7 @@ from benchmarks.measuring.benchmark_platform import RECORDS_PER_DAY, command, dr
 from benchmarks.measuring.cpu_by_part import Accountant
 from benchmarks.measuring.figures import percentile, report
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.query import progress
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.table import Table

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread, timed
+from tests import ROOT
 from twofold.infra.delta.compaction import compact
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 
 NAME, SCHEMA = (
     "plant.hours",

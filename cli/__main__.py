@@ -37,6 +37,8 @@ from twofold.infra.errors import TwofoldError
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Run the platform": (
+        platform_commands.setup,
+        platform_commands.settings,
         platform_commands.up,
         platform_commands.down,
         platform_commands.status,

@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from twofold.cli.console import Json, make_table, out, print_fault, print_json
 from twofold.infra.errors import BadDeclaration, ProcessFailed
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import harmless, shown
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _storing_dags(settings: Settings) -> Iterator[Callable[[], dict[str, BadDecl
 
     places = {"AIRFLOW_HOME": str(directory(settings)), "AIRFLOW__CORE__PLUGINS_FOLDER": str(DAGS / "plugins")}
     command = [sys.executable, "-m", "twofold.dags.sound_dags"]
-    with subprocess.Popen(command, env={**os.environ, **places}, cwd=ROOT, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, env={**os.environ, **places}, stdout=subprocess.PIPE) as process:
 
         def unstorable() -> dict[str, BadDeclaration]:
             printed = process.communicate()[0].splitlines()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from twofold.cli.parsing import require_name
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from twofold.infra.capture.table_catalog import CatalogColumn
@@ -102,7 +102,7 @@ class CapturedTable:
         return self.table.partition(".")[2]
 
 
-def write_captures(settings: Settings, tables: Sequence[str], *, domain: str, root: Path = ROOT) -> list[CapturedTable]:
+def write_captures(settings: Settings, tables: Sequence[str], *, domain: str, root: Path) -> list[CapturedTable]:
     """Writes the topic and the copy of each of these tables below `root`, all or none.
 
     Raises:

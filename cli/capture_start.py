@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from twofold.infra.process.supervisord import Program
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.tables.declare.registry import Registry
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from twofold.infra.errors import TwofoldError
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 
 def main() -> None:

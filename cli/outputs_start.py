@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from twofold.cli.console import step
-from twofold.infra.chosen_domains import declarations_digest
+from twofold.infra.project.chosen_domains import declarations_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from twofold.infra.process.supervisord import Program
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.tables.declare.registry import Registry
 
 
@@ -36,6 +35,7 @@ def copy_programs(settings: Settings, registry: Registry, others: Sequence[Progr
 def output_programs(settings: Settings, registry: Registry) -> list[Program]:
     """Returns the program that moves outputs on; it changes with the declarations, so that `up` restarts it."""
     from twofold.infra.process.supervisord import Program
+    from twofold.infra.process.twofold_command import PROGRAM
     from twofold.outputs.follow.runner import NAME
 
     if not any(registry.outputs()):
@@ -43,7 +43,7 @@ def output_programs(settings: Settings, registry: Registry) -> list[Program]:
     return [
         Program(
             name=NAME,
-            command=[sys.executable, "-m", "twofold", "outputs", "follow"],
+            command=[*PROGRAM, "outputs", "follow"],
             environment={**settings.environment(), "DECLARATIONS": declarations_digest(registry.domains)},
             stage=1,
             start_s=5,

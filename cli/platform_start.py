@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +14,14 @@ from rich.markup import escape
 from twofold.cli.capture_start import capture_programs, captures_tables, ensure_captures
 from twofold.cli.console import out, print_fault, step
 from twofold.cli.outputs_start import copy_programs, ensure_copies, keeps_copies, output_programs
-from twofold.infra.chosen_domains import declarations_digest, driver_name
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.file_locks import exclusive
-from twofold.infra.settings import Settings
+from twofold.infra.project.chosen_domains import declarations_digest, driver_name
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from twofold.infra.process.supervisord import Program
+    from twofold.infra.project.jars import Configuration
     from twofold.streaming.query.progress import Progress
     from twofold.tables.declare.registry import Registry
 
@@ -94,8 +94,8 @@ def start_platform(
 @contextmanager
 def _starting(settings: Settings, domains: Sequence[str]) -> Iterator[Registry]:
     """Locks the choice of domains, stores it, and yields their declarations; prints which ones are left out."""
-    from twofold.infra.chosen_domains import choose_domains
     from twofold.infra.delta.lake import Lake
+    from twofold.infra.project.chosen_domains import choose_domains
     from twofold.tables.declare.registry import load, running
     from twofold.tables.refresh.acceptance import live_unproved, refused
 
@@ -142,10 +142,10 @@ def restart_streams(settings: Settings, domains: Sequence[str], *, quietly: bool
 
 def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, spark: bool) -> None:
     """Refuses ports held by processes that are not ours, webhooks' secrets that others can read, and missing jars."""
-    from twofold.infra import jars
     from twofold.infra.process import supervisor
     from twofold.infra.process.ports import require_free
     from twofold.infra.process.server_ports import server_ports
+    from twofold.infra.project import jars
     from twofold.infra.webhooks.webhook_secrets import add_missing
     from twofold.tables.declare.sources.webhook_topic import webhook_topics
 
@@ -163,7 +163,15 @@ def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, s
     if webhooks:
         add_missing(settings, [topic.full_name for topic in webhooks])
     with step("Java and its jars"):
-        jars.ensure(settings)
+        jars.ensure(settings, needed_jars(settings, registry))
+
+
+def needed_jars(settings: Settings, registry: Registry) -> list[Configuration]:
+    """Returns whose jars the platform needs, which are fetched when it starts for the first time."""
+    captures = captures_tables(registry)
+    broker: list[Configuration] = ["broker"] if settings.supervises_broker or captures else []
+    connect: list[Configuration] = ["connect"] if captures else []
+    return ["spark", *broker, *connect]
 
 
 def _servers(settings: Settings, registry: Registry, *, spark: bool) -> list[Program]:
@@ -207,10 +215,11 @@ def _ensure_topics(settings: Settings, registry: Registry) -> None:
 def _stream(settings: Settings, domain: str) -> Program:
     """Returns the program of the stream driver; it changes with the domain's declarations, so that `up` restarts it."""
     from twofold.infra.process.supervisord import Program
+    from twofold.infra.process.twofold_command import PROGRAM
 
     return Program(
         name=driver_name(domain),
-        command=[sys.executable, "-m", "twofold", "stream", domain],
+        command=[*PROGRAM, "stream", domain],
         environment={**settings.environment(), "DECLARATIONS": declarations_digest([domain])},
         stage=1,
         start_s=5,

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from twofold.cli.console import make_table, out, print_json
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown, shown_duration
 
 if TYPE_CHECKING:

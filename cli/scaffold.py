@@ -18,7 +18,8 @@ from twofold.cli.capture_scaffold import description_lines
 from twofold.cli.console import make_table, out
 from twofold.cli.parsing import require_name
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.project import project
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from twofold.cli.sample import Sample
@@ -76,7 +77,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from tests.parity import assert_parity, assert_rows
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def new() -> None:
 @app.command()
 def domain(name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and _.")]) -> None:
     """Make the folder tables/NAME of a new domain."""
-    out.print(f"Wrote {write_domain(name)}.", soft_wrap=True)
+    out.print(f"Wrote {write_domain(name, root=project().folder)}.", soft_wrap=True)
     out.print(
         f"[dim]Next:[/] ./twofold new topic NAME --domain {name} --from SAMPLE, a file with one JSON record per line. "
         f"`./twofold up {name}` runs this domain alone.",
@@ -197,6 +198,7 @@ def topic(
         dedup_keys=columns,
         message_key=message_key,
         partitions=partitions,
+        root=project().folder,
     )
     out.print(
         make_table(f"{found.records:,} records", ["column", "type"], [(c, escape(t)) for c, t in found.schema.items()])
@@ -219,11 +221,11 @@ def table(
     ] = None,
 ) -> None:
     """Write a working tables/DOMAIN/NAME.py, and tests/tables/test_NAME.py."""
-    written = write_table(name, domain=domain, reads=reads)
+    written = write_table(name, domain=domain, reads=reads, root=project().folder)
     out.print(f"Wrote {written.declaration} and {written.test}.", soft_wrap=True)
     out.print(
         f"[dim]Next:[/] edit both; ./twofold check {domain}.{name} finds mistakes, ./twofold try {domain}.{name} shows "
-        f"rows, .venv/bin/python -m pytest {written.test.relative_to(ROOT)} tests it, ./twofold up makes it.",
+        f"rows, .venv/bin/python -m pytest {project().shown(written.test)} tests it, ./twofold up makes it.",
         soft_wrap=True,
     )
 
@@ -239,7 +241,7 @@ def capture(
     """
     from twofold.cli.capture_scaffold import write_captures
 
-    for one in write_captures(Settings.from_environment(), tables, domain=domain):
+    for one in write_captures(Settings.from_environment(), tables, domain=domain, root=project().folder):
         place = f"tables/{domain}/{one.name}"
         out.print(f"Wrote {place}_changes.py and {place}.py: {len(one.columns)} columns.", soft_wrap=True)
         for name, kind in one.left_out.items():
@@ -247,7 +249,7 @@ def capture(
     out.print("[dim]Next:[/] ./twofold check; ./twofold up captures them.")
 
 
-def write_domain(name: str, *, root: Path = ROOT) -> Path:
+def write_domain(name: str, *, root: Path) -> Path:
     """Creates the folder of a domain below `root`.
 
     Raises:
@@ -273,11 +275,11 @@ def write_topic(
     sample: Sample,
     *,
     domain: str,
+    root: Path,
     event_time: str | None = None,
     dedup_keys: Sequence[str] | None = None,
     message_key: str | None = None,
     partitions: int = 3,
-    root: Path = ROOT,
 ) -> tuple[Written, list[tuple[str, str, Sequence[str]]]]:
     """Writes the two files of a topic below `root`.
 
@@ -340,7 +342,7 @@ def _times_and_identities(
     return times, identities
 
 
-def write_table(name: str, *, domain: str, reads: str | None = None, root: Path = ROOT) -> Written:
+def write_table(name: str, *, domain: str, root: Path, reads: str | None = None) -> Written:
     """Writes the two files of a table below `root`.
 
     Raises:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from twofold.cli.sql_query import Analyst
     from twofold.infra.delta.lake import Lake
     from twofold.infra.keys.reader import Reader
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.tables.declare.registry import Registry
 
 _AT_LSN = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from twofold.infra.chosen_domains import driver_name
+from twofold.infra.project.chosen_domains import driver_name
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic

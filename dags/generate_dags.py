@@ -9,7 +9,7 @@ from __future__ import annotations
 from airflow.sdk import get_parsing_context
 
 from twofold.dags.sound_dags import sound_dags
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import running
 
 _settings = Settings.from_environment()

@@ -13,9 +13,11 @@ from airflow.sdk import DAG
 
 from twofold.dags.operators.closed_days import read_closed_days
 from twofold.dags.table_dags import make_dags
+from twofold.infra import PACKAGE
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.project import project
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, running
 
 
@@ -85,7 +87,8 @@ def _stored(kept: Path, digest: str) -> list[str]:
 
 def _digest(registry: Registry) -> str:
     """Hashes the sizes and times of the files from which DAGs are made, and the names of the domains."""
-    files = sorted(path for room in ("dags", "quality", "tables") for path in (ROOT / room).rglob("*.py"))
+    folders = [project().tables, *(PACKAGE / room for room in ("dags", "quality", "tables"))]
+    files = sorted({path for folder in folders for path in folder.rglob("*.py")})
     facts = [(str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in [path.stat()]]
     return hashlib.sha256(repr([registry.domains, facts]).encode()).hexdigest()
 

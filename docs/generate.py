@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from docs.licences import licences
+from tests import ROOT
 from twofold.analysts.ledger_columns import LEDGERS
-from twofold.infra.settings import PREFIX, ROOT, SECRETS, Settings
+from twofold.infra.project.project import VARIABLE
+from twofold.infra.project.settings import PREFIX, SECRETS, Settings
 from twofold.tables.algebra.refusal import Refusal
 
 DOCS = ROOT / "docs"
@@ -213,15 +215,19 @@ def settings() -> str:
     """The environment variables."""
     rows = []
     for field in fields(Settings):
-        default = (
-            "`.twofold` in the checkout" if field.name == "home" else f"`{field.default}`" if field.default else ""
-        )
-        secret = " Masked where settings are shown." if field.name in SECRETS else ""
+        is_home = field.name == "home"
+        default = "`.twofold` in the project" if is_home else f"`{field.default}`" if field.default else ""
+        secret = " Masked where settings are shown, refused in the file." if field.name in SECRETS else ""
         rows.append([f"`{PREFIX}{field.name.upper()}`", default, f"{field.metadata['doc']}.{secret}"])
     return (
-        f"# Settings\n\n{GENERATED}Environment variables, read once by each command. A variable with the prefix "
-        f"`{PREFIX}` that is not here is refused. Change a setting of a running platform with `./twofold down` and "
-        f"`./twofold up`.\n\n{table(['variable', 'default', 'meaning'], rows)}\n"
+        f"# Settings\n\n{GENERATED}A setting is a variable of the environment, else a line of the project's file: "
+        "`TWOFOLD_KAFKA_PORT=9092`, or `kafka_port = 9092` below `[settings]` in `twofold.toml`, below "
+        "`[tool.twofold.settings]` in `pyproject.toml`. Each command reads them once; `./twofold settings` shows where "
+        f"each value comes from. A variable with the prefix `{PREFIX}` that is not here is refused, as is such a line. "
+        "In the file, places that are not absolute are below its folder. Change a setting of a running platform with "
+        "`./twofold down` and `./twofold up`.\n\nThe project is the nearest folder, from the working folder upwards, "
+        f"that has such a file, or `{VARIABLE}`. JVM jars are in `~/.cache/twofold`, or where the file says: "
+        f'`cache = "FOLDER"`, above all tables.\n\n{table(["variable", "default", "meaning"], rows)}\n'
     )
 
 

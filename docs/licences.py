@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from importlib import metadata
 
-from twofold.infra.settings import ROOT
+from tests import ROOT
 
 FREE = {
     "Apache-2.0": ("Apache-2.0", "Apache Software License"),
@@ -46,7 +46,8 @@ FREE = {
 }
 """What is free to use -> what packages call it."""
 _JARS = """
-Most jars of `infra/jars.lock` are Apache-2.0: Kafka, Spark, Delta Lake, Debezium, Jackson, Jetty, Scala. The others:
+Most jars of `infra/project/jars.lock` are Apache-2.0: Kafka, Spark, Delta Lake, Debezium, Jackson, Jetty, Scala. The
+others:
 
 | licence | jars |
 | --- | --- |

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
+from tests import ROOT
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.ports import HOST, free_port
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.page.known import Knowledge
 from twofold.page.server.app import application
 

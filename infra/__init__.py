@@ -1,1 +1,6 @@
-"""Infrastructure: settings, Spark session, JVM jars, broker, supervision."""
+"""Infrastructure: project and settings, Spark session, JVM jars, broker, supervision."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+"""The platform's own files: where it is installed, or the root of its checkout."""

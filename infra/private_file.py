@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from twofold.infra.errors import BadSetting, nearest
-from twofold.infra.settings import Settings
 
 _SETTING = "TWOFOLD_DESTINATIONS"
 
@@ -54,18 +53,21 @@ def private_lines(file: Path, faults: Faults) -> Iterator[tuple[int, str, str]]:
         yield number, name, value
 
 
-def destination(settings: Settings, name: str) -> str:
-    """Returns the address of a name in the file of the setting `destinations`.
+def destination(place: str, name: str) -> str:
+    """Returns the address of a name in the file of destinations.
+
+    Args:
+        place: the setting `destinations`: the path of the file; empty: there is none.
 
     Raises:
         BadSetting: no file, a file that others can read, a line that is none, or no such name. No address is shown.
     """
-    if not settings.destinations:
+    if not place:
         raise BadSetting(
             f"{_SETTING} is not set: expected a file with the address of {name!r}.",
             hint=f"Write the line `{name} = ADDRESS` to a file, `chmod 600` it, and set {_SETTING} to its path.",
         )
-    file = Path(settings.destinations).expanduser()
+    file = Path(place).expanduser()
     faults = Faults(
         unreadable=lambda error: BadSetting(
             f"{_SETTING}={file}: this file cannot be read: {error}.", hint=f"Set {_SETTING} to a file of lines."

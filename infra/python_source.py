@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
+from twofold.infra import PACKAGE
+
 Dotted = tuple[str, ...]
 """`a.b.c` as its parts."""
 UNKNOWN = object()
@@ -244,8 +246,10 @@ def _is_our_module(name: str) -> bool:
 
 @functools.lru_cache(maxsize=10_000)
 def is_ours(file: str) -> bool:
-    """Whether code is neither of the standard library nor installed."""
+    """Whether code is the platform's, or neither of the standard library nor installed."""
     path = Path(file)
+    if path.is_relative_to(PACKAGE):
+        return not _INSTALLED & set(path.relative_to(PACKAGE).parts)
     return path.is_absolute() and not _INSTALLED & set(path.parts) and not path.is_relative_to(_STANDARD_LIBRARY)
 
 

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from twofold.infra.errors import BrokerUnreachable, TwofoldError
 from twofold.infra.kafka.record_producer import producing
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.intake.delivery import Delivery
 from twofold.intake.first_received import FirstReceived, Key
 from twofold.tables.declare.sources.webhook_topic import WebhookTopic

@@ -11,7 +11,7 @@ from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.readiness import until_answered
 from twofold.infra.process.supervisord import Program
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.code_fingerprint import digest
 from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.registry import Registry, running

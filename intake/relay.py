@@ -19,11 +19,11 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from twofold.infra.capture.captured_table import INTAKE
-from twofold.infra.chosen_domains import relay_name
 from twofold.infra.errors import BrokerUnreachable, ProcessFailed
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.process.supervisord import Program
-from twofold.infra.settings import Settings
+from twofold.infra.project.chosen_domains import relay_name
+from twofold.infra.project.settings import Settings
 from twofold.intake.receiver import encryption
 from twofold.tables.declare.registry import Registry, running
 from twofold.tables.declare.sources.captured_topic import is_relayed

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from twofold.infra.errors import BadSetting, BrokerUnreachable
 from twofold.infra.process.ports import HOST
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.delivery_headers import MOST_BYTES
 from twofold.infra.webhooks.webhook_secrets import Secrets, read_secrets
 from twofold.intake.bounded_http import RETRY_AFTER_S, BoundedProtocol

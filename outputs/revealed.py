@@ -11,7 +11,7 @@ from twofold.infra.keys.key_store import KeyStore
 from twofold.infra.keys.reader import Reader
 
 if TYPE_CHECKING:
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.outputs.position import Position
     from twofold.outputs.view import Show, View
     from twofold.tables.declare.outputs.output import Output

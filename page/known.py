@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from twofold.infra.process.twofold_command import run_command
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import restored
 from twofold.status.catalog import Entry
 from twofold.status.snapshot import Snapshot

@@ -18,7 +18,7 @@ from peers.domains import domain_of, registry_of
 from peers.engine_process import NEXMARK, TABLES, Drain, Task, cpu_s
 from peers.engines import ENGINES, FLINK, OWN, PLAIN
 from twofold.infra.kafka.topic_admin import ensure_topics
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.tables.refresh.events.topic_specs import specs
 

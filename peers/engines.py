@@ -16,8 +16,9 @@ import psutil
 from peers import flink_environment
 from peers.domains import domain_of
 from peers.engine_process import READY, Drain, Task
+from tests import ROOT
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 
 OWN, PLAIN, FLINK = "twofold", "plain spark", "flink"
 

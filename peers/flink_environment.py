@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from twofold.infra import jars
+from tests import ROOT
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.errors import MissingTool, TwofoldError
 from twofold.infra.java import java
-from twofold.infra.settings import ROOT
+from twofold.infra.project import jars
 
 PLACE = ROOT / ".twofold" / "peers"
 PYTHON = PLACE / "venv" / "bin" / "python"

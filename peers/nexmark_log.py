@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from benchmarks.nexmark import nexmark_events
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 DOMAIN = "nexmark"
 PER_SECOND = 1_000  # of event time

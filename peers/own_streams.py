@@ -9,7 +9,7 @@ from dataclasses import replace
 from peers.domains import domain_of, registry_of
 from peers.engine_process import READY, Task, drain
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.streaming import driver
 from twofold.streaming.ingest.ingest_query import Ingest

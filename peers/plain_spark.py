@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from peers.domains import registry_of
 from peers.engine_process import Task, drain, until_stopped
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.tables.declare.functions.event_patterns import RECORD as RECORD_TYPE
 from twofold.tables.declare.inference import RECORD

@@ -32,7 +32,7 @@ from twofold.quality.rules import Rule
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 _AHEAD = 4
 """Tables whose rows wait in memory, at most: to load Great Expectations takes as long as Spark needs for some."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     from pyspark.sql import Column, DataFrame
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 PANDAS_ROWS = 200_000
 """Rows up to which the pandas engine judges: one Spark job instead of several per expectation."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twofold.infra.delta.lake import Lake
 from twofold.infra.process.doctor import Finding
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.webhook_secrets import secrets_fault
 from twofold.status.observer import declared_progress
 from twofold.tables.declare.registry import Registry

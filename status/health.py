@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from twofold.infra.chosen_domains import driver_name
 from twofold.infra.delta.trim import Limits
-from twofold.infra.settings import Settings
+from twofold.infra.project.chosen_domains import driver_name
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown_duration
 from twofold.status.snapshot import QueryState, Snapshot, StreamHealth
 from twofold.tables.declare.registry import Registry

@@ -17,7 +17,7 @@ from twofold.infra.instants import epoch_ms, from_epoch_ms
 from twofold.infra.kafka.topic_admin import PartitionOffsets, offsets
 from twofold.infra.process import supervisor
 from twofold.infra.process.supervisor import ProcessState
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import restored
 from twofold.status.catalog import catalog_of
 from twofold.status.fold import Facts

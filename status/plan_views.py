@@ -10,7 +10,7 @@ from twofold.batch.plan.plan import Plan, Plans
 from twofold.batch.plan.plan_text import Section, heading, impact, sections
 from twofold.batch.plan.steps import progress
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 MOST = 200
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from twofold.infra.chosen_domains import driver_name
+from twofold.infra.project.chosen_domains import driver_name
 from twofold.infra.text.printable import shown_duration
 from twofold.status.catalog import Entry
 from twofold.status.health import INGEST_QUERY, STALLED_S, WELL, is_slow

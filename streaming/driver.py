@@ -39,7 +39,7 @@ from twofold.tables.refresh.events.topic_specs import specs
 from twofold.tables.refresh.open_platform import Platform, ensure_table, opened
 
 if TYPE_CHECKING:
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 _RAISED = re.compile(r"(Caused by: )?[\w.]+(Error|Exception)\b.*: ")
 _POLL_S = 0.5

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests import ROOT
 from tests.late_reading import late_reading
 from tests.servers import airflow_alone, broker, log, postgres, spark_server
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import class_options
 
 __all__ = ["airflow_alone", "broker", "late_reading", "log", "postgres", "spark_server"]

@@ -9,7 +9,7 @@ import pytest
 from tests.plant import hour, plant, reading
 from tests.worlds import World
 from twofold.infra.instants import Interval, epoch_ms
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 Row = Mapping[str, Any]
 PARTS = 8

@@ -12,6 +12,7 @@ from itertools import count
 
 import pytest
 
+from tests import ROOT
 from tests.dags.waiting_dags import hourly_and_daily_report
 from tests.infra.conftest import free_port
 from tests.support import postgres as own_postgres
@@ -20,7 +21,7 @@ from twofold.infra.kafka import broker as kafka
 from twofold.infra.kafka import topic_admin
 from twofold.infra.process import supervisor
 from twofold.infra.process.ports import HOST
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark import connect_server
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.topic_specs import specs
@@ -119,7 +120,7 @@ from airflow.sdk import Param, dag, task
 def greet():
     @task
     def say(params):
-        from twofold.infra.settings import Settings
+        from twofold.infra.project.settings import Settings
         print("hello", params["name"], "from", Settings.from_environment().home)
     say()
 

@@ -17,7 +17,7 @@ from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 
 def test_records_of_every_type_fit_and_only_broken_ones_are_refused() -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from tests import ROOT
 from tests.test_rooms import imports_of
 from twofold import tables
 from twofold.cli.__main__ import app
-from twofold.infra.settings import ROOT
 from twofold.tables.declare.declaration_files import OWN
 
 ROOMS = [path.parent for path in sorted(ROOT.glob("*/__init__.py"))]
@@ -92,7 +92,7 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 17_000,
+    "infra": 17_200,
     "quality": 1_550,
     "tables": 15_250,
     "streaming": 3_500,
@@ -103,7 +103,7 @@ MOST_LINES_OF_A_PART = {
     "page": 1_850,
     "analysts": 850,
     "dags": 2_700,
-    "cli": 7_400,
+    "cli": 7_500,
     "traffic": 2_350,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""

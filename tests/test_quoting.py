@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import ROOT
 from tests.test_rooms import MAY_IMPORT, files_of, imports_of
-from twofold.infra.settings import ROOT
 
 QUOTING = "infra/sql/"
 NOT_SQL = {

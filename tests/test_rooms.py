@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from twofold.infra.settings import ROOT
+from tests import ROOT
 from twofold.tables.declare.declaration_files import OWN
 
 MAY_IMPORT = {
@@ -47,6 +47,7 @@ MAY_IMPORT = {
 ORDER = (
     ("infra/sql",),
     ("infra",),
+    ("infra/project",),
     ("infra/rows", "infra/process", "infra/text"),
     ("infra/kafka", "infra/airflow", "infra/spark", "infra/postgres"),
     ("infra/archive/format",),

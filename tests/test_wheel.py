@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from twofold.infra.settings import ROOT
+from tests import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 BUILT = PROJECT["tool"]["hatch"]["build"]

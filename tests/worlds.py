@@ -36,7 +36,7 @@ from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.traffic.fault_injection import Message
 
 _empty_lakes: dict[str, Path] = {}

@@ -17,7 +17,7 @@ from zlib import crc32
 import msgspec
 
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 from twofold.infra.errors import BadArgument, BrokerUnreachable
 from twofold.infra.kafka import topic_admin as broker_topics
 from twofold.infra.kafka.record_producer import FAREWELL_S, producing
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare import registry
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_sealer import sealing

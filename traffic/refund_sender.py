@@ -10,7 +10,7 @@ from typing import Any
 
 from twofold.infra.errors import BadSetting, ProcessFailed
 from twofold.infra.process.ports import HOST
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.webhook_secrets import read_secrets
 from twofold.traffic import shop_source
 

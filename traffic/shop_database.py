@@ -16,7 +16,7 @@ from typing import Literal
 from twofold.infra.errors import BadArgument
 from twofold.infra.postgres import database_connection
 from twofold.infra.postgres.database_connection import Connection, query
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.traffic import shop_source
 from twofold.traffic.shop_source import CUSTOMERS, FIRST_DAY, ZONE, Login, Order, Payment, home_of
 

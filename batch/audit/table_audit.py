@@ -45,7 +45,7 @@ from twofold.tables.refresh.target import Target
 if TYPE_CHECKING:
     from twofold.infra.delta.lake import Lake
     from twofold.infra.kafka.topic_admin import PartitionOffsets
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 _LOOKS = 3
 _PAUSE_S = 3.0

@@ -19,7 +19,7 @@ from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 
 if TYPE_CHECKING:
     from twofold.infra.delta.lake import Lake
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.tables.declare.topic import Topic
 
 STALLED_S = 120.0

@@ -10,7 +10,7 @@ from typing import Any
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.registry import load
 

@@ -18,7 +18,7 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.logged_commit import LoggedCommit
 from twofold.infra.duckdb_session import query
 from twofold.infra.instants import EPOCH, from_epoch_ms
-from twofold.infra.settings import ROOT
+from twofold.infra.project.project import project
 from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.code_fingerprint import fingerprint
 from twofold.tables.declare.table import Table
@@ -258,7 +258,7 @@ def _git_commit(table: Table, at: datetime) -> str | None:
     try:
         ran = subprocess.run(
             ["git", "log", "-1", "--format=%h", f"--before={at.isoformat()}", "--", file],
-            cwd=ROOT,
+            cwd=project().folder,
             capture_output=True,
             text=True,
             check=False,

@@ -21,8 +21,8 @@ from twofold.infra.atomic_write import write_atomically
 from twofold.infra.duckdb_session import parquet
 from twofold.infra.errors import BadArgument, ProcessFailed
 from twofold.infra.process.file_locks import exclusive
+from twofold.infra.project.settings import Settings
 from twofold.infra.rows.rows import are_here
-from twofold.infra.settings import Settings
 from twofold.tables.refresh.acceptance import Accepted
 from twofold.tables.refresh.json_values import to_plain_json
 

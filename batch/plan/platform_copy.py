@@ -13,7 +13,7 @@ from twofold.batch.ledgers.reconcile_position import ReconcilePosition, reconcil
 from twofold.batch.ledgers.run_ledgers import LEDGERS
 from twofold.infra.delta.lake import COPIES, QUARANTINE, Lake
 from twofold.infra.delta.table_copy import copy_table
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.events import lost_offsets, transaction_offsets
 from twofold.tables.refresh.open_platform import Platform

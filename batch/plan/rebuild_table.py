@@ -13,7 +13,7 @@ from twofold.batch.rewrite.promotion import Promotion
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.offset_ranges import Ranges, RangesOf
 from twofold.infra.process.file_locks import exclusive
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic

@@ -14,11 +14,12 @@ from datetime import date, timedelta
 
 import psutil
 
+from tests import ROOT
 from twofold.infra.kafka import broker
 from twofold.infra.kafka.topic_admin import ensure_topics
 from twofold.infra.process import supervisor
 from twofold.infra.process.run_end import end_all_with_this_process
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.topic_specs import specs
 

@@ -11,7 +11,7 @@ from types import TracebackType
 import psutil
 
 from benchmarks.measuring.benchmark_platform import broker_process, cpu_s
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 PARTS = {
     "C1 CompilerThre": "compiler C1",

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
-from twofold.infra.settings import ROOT
+from tests import ROOT
 
 RESULTS = ROOT / ".twofold" / "benchmarks"
 KEPT = ROOT / "benchmarks" / "kept_figures.json"

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measuring.figures import report, spread, timed
+from tests import ROOT
 from twofold.batch.reconcile import Reconcile
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.table import Table

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread, timed
-from twofold.infra.settings import ROOT, Settings
+from tests import ROOT
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.infra.text.stored_query import EVERY
 from twofold.tables.declare.functions.stored_searches import search_matches, search_terms

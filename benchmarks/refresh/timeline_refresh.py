@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread, timed
+from tests import ROOT
 from twofold.infra.delta.compaction import compact
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.streaming.maintain.change_driven import ChangeDrivenStream
 from twofold.tables.declare.registry import Registry, load

@@ -12,7 +12,7 @@ from twofold.cli.commands.run_commands import TableOrDomain
 from twofold.cli.console import Json, make_table, out, print_json
 from twofold.cli.parsing import parse_offsets, parse_time
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown
 
 if TYPE_CHECKING:

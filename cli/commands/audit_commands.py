@@ -11,7 +11,7 @@ from rich.markup import escape
 from twofold.cli.commands.run_commands import From, Partitions, To, parse_selection, table_names
 from twofold.cli.console import Json, make_table, out, print_json
 from twofold.cli.parsing import require_share
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown_duration
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from twofold.cli.console import Json, make_table, out, print_json
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DUCKDB
 from twofold.infra.text.printable import NOTHING, harmless, shown, shown_age, shown_duration
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from twofold.cli.commands.rebuild_commands import TableName
 from twofold.cli.console import Json, make_table, out, print_json
 from twofold.infra.errors import BadArgument, nearest
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown_duration
 
 if TYPE_CHECKING:

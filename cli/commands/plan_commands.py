@@ -25,7 +25,7 @@ from twofold.cli.run_view import (
     show_plan,
 )
 from twofold.infra.errors import PlanVoid
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown
 
 if TYPE_CHECKING:

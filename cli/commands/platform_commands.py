@@ -1,7 +1,8 @@
-"""Commands that run the platform: up, down, status, doctor."""
+"""Commands that run the platform: setup, settings, up, down, status, doctor."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +13,10 @@ from rich.panel import Panel
 
 from twofold.cli.capture_start import captures_tables, wait_for_tables
 from twofold.cli.commands.outputs_commands import outputs_table
-from twofold.cli.console import Json, make_table, out, print_json, step
+from twofold.cli.console import Json, err, make_table, out, print_json, step
 from twofold.cli.outputs_start import keeps_copies
 from twofold.infra.errors import LogGap
-from twofold.infra.settings import ADMIN, PREFIX, Settings
+from twofold.infra.project.settings import ADMIN, PREFIX, Settings
 from twofold.infra.text.printable import NOTHING, shown_age, shown_bytes, shown_duration
 
 if TYPE_CHECKING:
@@ -55,6 +56,42 @@ def up(
     print_addresses(settings, registry, airflow=airflow, with_passwords=show_passwords)
     _print_not_run(registry)
     wait_for_tables(settings, registry)
+
+
+def setup() -> None:
+    """Fetch the JVM jars that the project needs, and archive their classes, into a cache that projects share.
+
+    The first `up` fetches the jars, too. With the archive, JVMs start in two thirds of the time.
+    """
+    from subprocess import SubprocessError
+
+    from twofold.cli.platform_start import needed_jars
+    from twofold.infra.project import jars
+    from twofold.infra.spark import class_data_sharing
+    from twofold.tables.declare.registry import running
+
+    settings = Settings.from_environment()
+    with step(f"JVM jars in {settings.jars}"):
+        jars.ensure(settings, needed_jars(settings, running(settings)))
+    try:
+        with step("An archive of their classes"):
+            class_data_sharing.ensure(settings)
+    except (SubprocessError, OSError) as error:
+        err.print(f"[yellow]![/] JVMs will start more slowly: {escape(str(error))}", soft_wrap=True)
+
+
+def settings(as_json: Json = False) -> None:
+    """Show each setting, and where its value comes from: the environment, the project's file, or its default."""
+    from twofold.infra.project.project import project
+    from twofold.infra.project.settings import given_settings
+
+    given, shown = given_settings(os.environ), Settings.from_environment().shown()
+    origins = {name: given[name].origin if name in given else "default" for name in shown}
+    if as_json:
+        print_json({name: {"value": shown[name], "from": origins[name]} for name in shown})
+        return
+    rows = [[name, escape(shown[name]) or NOTHING, escape(origins[name])] for name in shown]
+    out.print(make_table(f"{project().folder}", ["setting", "value", "from"], rows))
 
 
 def down() -> None:

@@ -19,7 +19,7 @@ from twofold.cli.run_view import (
     publish_now,
     run_rewrite,
 )
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from twofold.batch.ledgers.run_result import RunResult

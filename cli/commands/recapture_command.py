@@ -9,7 +9,7 @@ import typer
 from twofold.cli.commands.run_commands import TopicName
 from twofold.cli.console import out, step
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from twofold.infra.capture.captured_table import Capture

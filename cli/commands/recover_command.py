@@ -11,7 +11,7 @@ import typer
 from twofold.cli.commands.rebuild_commands import TableName
 from twofold.cli.console import Json, make_table, out, print_json
 from twofold.infra.errors import ProcessFailed
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import NOTHING
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from twofold.cli.run_view import (
 )
 from twofold.infra.errors import BadArgument
 from twofold.infra.offset_ranges import Ranges
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from twofold.batch.offset_selection import OffsetSelection

@@ -14,7 +14,8 @@ from rich.markup import escape
 
 from twofold.cli.console import out
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.project import project
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +66,15 @@ def notebook(
 
     The address holds a token, without which marimo answers nothing. `notebooks` has an example for each domain.
     """
-    command = [sys.executable, "-m", "marimo", "edit", str(file or ROOT / "notebooks"), "--host", "127.0.0.1"]
+    command = [
+        sys.executable,
+        "-m",
+        "marimo",
+        "edit",
+        str(file or project().folder / "notebooks"),
+        "--host",
+        "127.0.0.1",
+    ]
     command += ["--no-sandbox", "--skip-update-check", *(() if browser else ("--headless",))]
     os.execv(sys.executable, command)
 

@@ -16,7 +16,7 @@ import typer
 from twofold.cli.commands.run_commands import TopicName
 from twofold.cli.console import out
 from twofold.infra.errors import BadArgument, BrokerUnreachable
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from twofold.tables.declare.topic import Topic

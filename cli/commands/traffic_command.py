@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from twofold.cli.console import Json, make_table, out, print_json
 from twofold.cli.parsing import parse_days, parse_speed, require_share
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown_duration
 
 if TYPE_CHECKING:

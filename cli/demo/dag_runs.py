@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from twofold.cli.console import out, step
 from twofold.cli.demo.live_view import LINE
 from twofold.infra.errors import ProcessFailed
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.status.parts.unloaded_dags import why_unloaded
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from twofold.cli.console import make_table, out, step
 from twofold.cli.demo.live_view import LiveTraffic, feeding, moving
 from twofold.cli.parsing import parse_date
 from twofold.infra.errors import BadArgument, ProcessFailed, UnexplainedDifference, nearest
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown_duration
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from twofold.cli.demo.followers import Followed, not_forgotten
 from twofold.cli.sql_query import Analyst
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.kafka.topic_admin import offsets
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DUCKDB
 from twofold.outputs.copy_comparison import compare_copy
 from twofold.outputs.targets.open_target import open_target

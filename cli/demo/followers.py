@@ -20,7 +20,8 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.kafka.topic_admin import offsets
 from twofold.infra.process.ports import HOST
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.process.twofold_command import PROGRAM
+from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DUCKDB
 from twofold.outputs.next_step import next_step
 from twofold.outputs.targets.open_target import open_queue, open_sender
@@ -125,7 +126,7 @@ def hand_to_workers(settings: Settings, topic: str, count: Count) -> Followed:
         ProcessFailed: some were not done in time.
     """
     done = settings.home / "run" / f"{NAME}-{topic}.done"
-    command = [str(ROOT / "twofold"), "work", topic, "--name", NAME, "--workers", str(WORKERS), "--"]
+    command = [*PROGRAM, "work", topic, "--name", NAME, "--workers", str(WORKERS), "--"]
     queue = WorkQueue(topic=topic, name=NAME)
     wanted = sum(bounds.latest - bounds.earliest for bounds in offsets(settings, [topic])[topic].values())
     process = subprocess.Popen(

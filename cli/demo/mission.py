@@ -13,7 +13,8 @@ from twofold.cli.console import out, step
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.offset_ranges import Ranges
 from twofold.infra.process.twofold_command import run_command
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.project import project
+from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
 from twofold.traffic.sources import MISSIONS, Mission
@@ -87,7 +88,7 @@ def _misread(settings: Settings, mission: Mission, day: date, ends: Mapping[int,
 
 def _change_definition(settings: Settings, domain: str, mission: Mission, day: date) -> None:
     """Edits a declaration, plans and applies the change, and takes both back."""
-    file = ROOT / "tables" / f"{mission.table.replace('.', '/')}.py"
+    file = project().tables / f"{mission.table.replace('.', '/')}.py"
     with _edited(file, mission.before, mission.after):
         with step(f"Plan {mission.table}: {mission.before} -> {mission.after}"):
             planned = _run(settings, "plan", domain, "--why", "the demo", "--json", exit_code=1)

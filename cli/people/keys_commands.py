@@ -10,7 +10,7 @@ import typer
 
 from twofold.cli.console import Json, make_table, out, print_json
 from twofold.infra.instants import from_epoch_ms
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 ACCESSES = 20

@@ -12,7 +12,7 @@ import typer
 from twofold.cli.console import Json, out, print_json
 from twofold.infra.errors import BadArgument
 from twofold.infra.instants import from_epoch_ms
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import harmless
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from twofold.infra.atomic_write import write_atomically
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 
 class Days(NamedTuple):

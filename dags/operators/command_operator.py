@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,14 +14,14 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from twofold.dags.operators.managed_subprocess import Ended, ManagedSubprocess
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.errors import TwofoldError
-from twofold.infra.settings import Settings
+from twofold.infra.process.twofold_command import PROGRAM
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     Arguments = Sequence[str] | Callable[[Context], Sequence[str]]
 
-PROGRAM = (sys.executable, "-m", "twofold")
 TRY_AGAIN = 75
 
 

@@ -17,7 +17,7 @@ from typing import IO
 
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.process.process_reaper import ReaperCommand, kill_tagged
-from twofold.infra.settings import ROOT
+from twofold.infra.project.project import project
 
 # Airflow kills a task that does not end within 5 s of SIGTERM.
 STOP_WAIT_S = 3
@@ -69,13 +69,13 @@ class ManagedSubprocess:
         end_leftover(self._pid_file)
         self._pid_file.parent.mkdir(parents=True, exist_ok=True)
         command = ReaperCommand(
-            argv=self._command, tag=f"task-{uuid.uuid4()}", directory=str(ROOT), stop_wait_s=STOP_WAIT_S
+            argv=self._command, tag=f"task-{uuid.uuid4()}", directory=str(project().folder), stop_wait_s=STOP_WAIT_S
         )
         command_file = self._pid_file.with_suffix(".command")
         command.save(command_file)
         reaper = self._reaper = subprocess.Popen(
             [sys.executable, "-m", "twofold.infra.process.process_reaper", "--command", str(command_file)],
-            cwd=ROOT,
+            cwd=project().folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

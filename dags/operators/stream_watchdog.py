@@ -15,7 +15,7 @@ from twofold.dags.operators.command_operator import CommandOperator
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed, TwofoldError
 from twofold.infra.process.file_locks import is_held
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -17,7 +17,7 @@ def _application() -> Any:
     from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
     from airflow.api_fastapi.core_api.security import requires_access_view
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.page.server.app import application
 
     return application(Settings.from_environment(), requires_access_view(AccessView.PLUGINS), airflow=True)

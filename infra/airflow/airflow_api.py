@@ -16,7 +16,7 @@ from typing import Any, cast
 from twofold.infra.airflow import airflow_processes
 from twofold.infra.airflow.dag_names import APPROVE, REASON
 from twofold.infra.errors import BadArgument, ProcessFailed
-from twofold.infra.settings import ADMIN, Settings
+from twofold.infra.project.settings import ADMIN, Settings
 
 TIMEOUT_S = 30
 LOOKS = 3

@@ -13,13 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from twofold.infra import PACKAGE
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.secret_files import ensure_secret
 from twofold.infra.process.supervisord import Program
-from twofold.infra.settings import ADMIN, ROOT, Settings
+from twofold.infra.project.project import project
+from twofold.infra.project.settings import ADMIN, Settings
 
-DAGS = ROOT / "dags"
+DAGS = PACKAGE / "dags"
 # Without --skip-serve-logs two of them would serve their logs to the world, on fixed ports.
 COMPONENTS = {
     "api-server": [],
@@ -53,7 +55,7 @@ def prepare(settings: Settings) -> None:
     ran = subprocess.run(
         command,
         env={**os.environ, **environment(settings)},
-        cwd=ROOT,
+        cwd=project().folder,
         capture_output=True,
         text=True,
         timeout=MIGRATE_TIMEOUT_S,

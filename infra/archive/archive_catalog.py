@@ -12,7 +12,7 @@ from twofold.infra.archive.read_plan import Archive
 from twofold.infra.archive.segment_manifest import archived, copied_segments
 from twofold.infra.errors import BrokerUnreachable
 from twofold.infra.kafka.topic_admin import reach
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 TIMEOUT_S = 30.0
 

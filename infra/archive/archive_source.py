@@ -17,7 +17,7 @@ from twofold.infra.archive.read_tasks import read_task, tasks
 from twofold.infra.errors import BadArgument, NotArchived
 from twofold.infra.kafka.record_columns import COLUMNS, schema
 from twofold.infra.offset_ranges import Ranges
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

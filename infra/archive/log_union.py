@@ -16,7 +16,7 @@ from twofold.infra.kafka.record_columns import COLUMNS, HEADERS, schema
 from twofold.infra.kafka.spark_source import source_options
 from twofold.infra.kafka.topic_admin import PartitionOffsets, offsets
 from twofold.infra.offset_ranges import Ranges, batches_of_size
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from twofold.infra.capture.captured_table import OUTBOX_COLUMNS, Capture
 from twofold.infra.capture.table_catalog import CatalogColumn, CatalogTable, has_rows_from_before
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 _READ_AS = {"date": "date", "timestamp_ntz": "timestamp without time zone", "binary": "bytea"}
 """Declared type -> the one type of PostgreSQL whose values Debezium writes so: as days, microseconds, or base64."""

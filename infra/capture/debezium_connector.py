@@ -19,7 +19,7 @@ from twofold.infra.capture.table_catalog import CatalogTable, note_again, note_t
 from twofold.infra.errors import CaptureFailed, ConnectUnreachable, StatementRefused, TwofoldError
 from twofold.infra.postgres.database_connection import address, connected, query
 from twofold.infra.process.readiness import until_answered
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import POSTGRES
 
 RELEASE_S = 30.0  # how long a stopped connector may hold its slot

@@ -8,7 +8,6 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from twofold.infra import jars
 from twofold.infra.errors import ConnectUnreachable, ProcessFailed
 from twofold.infra.java import java
 from twofold.infra.kafka.broker import CONSOLE, as_properties
@@ -16,7 +15,8 @@ from twofold.infra.postgres.database_connection import address
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.readiness import until_answered
 from twofold.infra.process.supervisord import Program
-from twofold.infra.settings import Settings
+from twofold.infra.project import jars
+from twofold.infra.project.settings import Settings
 
 NAME = "connect"
 HEAP = "400m"
@@ -56,7 +56,7 @@ def prepare(settings: Settings) -> None:
     Raises:
         MissingTool: no Java, or jars that cannot be fetched.
     """
-    jars.ensure(settings)
+    jars.ensure(settings, ["connect", "broker"])  # its log is written by a library of the broker
     _properties(settings).parent.mkdir(parents=True, exist_ok=True)
     _logging(settings).write_text(LOGGING)
     _properties(settings).write_text(as_properties(properties(settings)))

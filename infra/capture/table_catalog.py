@@ -10,7 +10,7 @@ from typing import Any
 from psycopg import sql
 
 from twofold.infra.postgres.database_connection import Connection, query
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 _COLUMN = """jsonb_build_object(
     'name', a.attname,

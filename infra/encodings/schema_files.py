@@ -1,16 +1,17 @@
-"""Reads schemas from files of the repository: `schemas/<subject>/<id>.avsc` or `.proto`."""
+"""Reads schemas from files of the project: `schemas/<subject>/<id>.avsc` or `.proto`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.settings import ROOT
+from twofold.infra.project.project import found_project
 
-FOLDER = ROOT / "schemas"
+FOLDER = project.schemas if (project := found_project()) else Path("schemas")
 GUIDS = "guids.json"
 
 

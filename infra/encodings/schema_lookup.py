@@ -6,7 +6,7 @@ import functools
 
 from twofold.infra.encodings.schema_files import Schema, SchemaFiles
 from twofold.infra.kafka.schema_registry import SchemaRegistry
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 
 def find_schema(files: SchemaFiles, name: int | str) -> Schema:

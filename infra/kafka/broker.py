@@ -9,14 +9,14 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from twofold.infra import jars
 from twofold.infra.errors import BrokerUnreachable, ProcessFailed
 from twofold.infra.java import java, late_c2
 from twofold.infra.kafka.topic_admin import reach
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.readiness import until_answered
 from twofold.infra.process.supervisord import Program
-from twofold.infra.settings import Settings
+from twofold.infra.project import jars
+from twofold.infra.project.settings import Settings
 
 NAME = "broker"
 HEAP = "400m"
@@ -67,7 +67,7 @@ def prepare(settings: Settings) -> None:
         MissingTool: no Java, or jars that cannot be fetched.
         ProcessFailed: Kafka refuses to format; the message holds its output.
     """
-    jars.ensure(settings)
+    jars.ensure(settings, ["broker"])
     _properties(settings).parent.mkdir(parents=True, exist_ok=True)
     _logging(settings).write_text(LOGGING)
     _properties(settings).write_text(as_properties(properties(settings)))

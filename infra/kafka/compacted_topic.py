@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from twofold.infra.errors import BrokerUnreachable, WriteConflict
 from twofold.infra.kafka.topic_admin import offsets
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, KafkaProducer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from twofold.infra.errors import BrokerUnreachable, ProcessFailed
 from twofold.infra.kafka.group_member import Record, record_of
 from twofold.infra.kafka.topic_admin import topic_ids
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message

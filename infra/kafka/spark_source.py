@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 FETCH_WAIT_MS = 10
 """How long the broker holds a fetch while it has no records for it.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from twofold.infra.errors import BadArgument, BrokerUnreachable
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient

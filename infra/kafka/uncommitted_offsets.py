@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from twofold.infra.errors import BrokerUnreachable
 from twofold.infra.kafka.topic_admin import TIMEOUT_S, reach
 from twofold.infra.offset_ranges import Range, Spans
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient

@@ -16,7 +16,7 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument
 
 if TYPE_CHECKING:
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 FORGOTTEN = "ledger.forgotten"
 SCHEMA = pa.schema(

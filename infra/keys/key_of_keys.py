@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap
 from twofold.infra.atomic_write import settle
 from twofold.infra.errors import BadSetting
 from twofold.infra.private_file import Faults, private_lines
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 SETTING = "TWOFOLD_KEY_OF_KEYS"
 BYTES = 32

@@ -20,7 +20,7 @@ from twofold.infra.keys.ciphertext import Key
 from twofold.infra.keys.ended_keys import End, EndedKeys
 from twofold.infra.keys.key_of_keys import BYTES, KeyOfKeys, make_key_of_keys, read_keys_of_keys, write_keys_of_keys
 from twofold.infra.process.file_locks import exclusive
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 SETTING = "TWOFOLD_KEYS"
 _SECRET_BYTES, _ID_BYTES, _INDEX_BYTES = 64, 16, 32

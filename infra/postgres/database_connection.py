@@ -16,7 +16,7 @@ from psycopg.rows import TupleRow
 from twofold.infra.errors import DatabaseUnreachable, StatementRefused
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.secret_files import ensure_secret
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 USER = "twofold"
 DATABASE = "postgres"

@@ -15,7 +15,7 @@ from twofold.infra.postgres.database_connection import USER, connected_to, passw
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.readiness import until_answered
 from twofold.infra.process.supervisord import Program
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import POSTGRES
 
 NAME = "database"

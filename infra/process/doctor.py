@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from twofold.infra import jars
+from twofold.infra import PACKAGE
 from twofold.infra.errors import TwofoldError
 from twofold.infra.java import NEWEST, OLDEST, java, java_version
 from twofold.infra.process import supervisor, supervisord
 from twofold.infra.process.ports import holder, is_free
 from twofold.infra.process.server_ports import ServerPort, server_ports
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project import jars
+from twofold.infra.project.settings import Settings
 
 GIB = 1 << 30
 MEMORY_GIB = 8
@@ -53,7 +54,7 @@ def examine(
         _disk(settings),
         _home(settings),
         *_ports(settings, server_ports(settings, captures=captures, webhooks=webhooks, copies=copies)),
-        _packages(ROOT / "requirements.txt"),
+        _packages(PACKAGE / "requirements.txt"),
         _jars(settings),
         _socket(settings),
     ]

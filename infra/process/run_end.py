@@ -11,7 +11,6 @@ import sys
 import uuid
 
 from twofold.infra.process.process_reaper import kill_tagged
-from twofold.infra.settings import ROOT
 
 VARIABLE = "STARTED_BY_RUN"
 """The environment variable with the mark of the run that started a process, directly or not."""
@@ -25,7 +24,7 @@ def end_all_with_this_process() -> str:
     """
     mark = str(uuid.uuid4())
     command = [sys.executable, "-m", "twofold.infra.process.run_end", mark]
-    _waiting.append(subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, start_new_session=True))
+    _waiting.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))
     os.environ[VARIABLE] = mark
     return mark
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 
 class ServerPort(NamedTuple):

@@ -24,7 +24,8 @@ from twofold.infra.errors import BadArgument, ProcessFailed
 from twofold.infra.process import supervisord
 from twofold.infra.process.process_reaper import TAGS, has_ended, kill_tagged, tagged_processes, with_tag
 from twofold.infra.process.supervisord import Program
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.project import project
+from twofold.infra.project.settings import Settings
 
 State = Literal["STOPPED", "STARTING", "RUNNING", "BACKOFF", "STOPPING", "EXITED", "FATAL", "UNKNOWN"]
 
@@ -161,7 +162,7 @@ def _launch(settings: Settings) -> None:
         launched = subprocess.run(
             [sys.executable, "-m", "supervisor.supervisord", "-c", supervisord.configuration_file(settings)],
             env=with_tag(environment, supervisord.process_tag(settings)),
-            cwd=ROOT,
+            cwd=project().folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

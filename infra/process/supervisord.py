@@ -22,7 +22,8 @@ from typing import Any, Literal, cast
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.process_reaper import ReaperCommand
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.project import project
+from twofold.infra.project.settings import Settings
 
 LONGEST_SOCKET_PATH = 100  # the kernel's limit is 108 on Linux and 104 on macOS, with what supervisord appends
 FOREVER = 1_000_000_000
@@ -49,7 +50,7 @@ class Program:
     start_s: int = 1
     stop_wait_s: int = 10
     stop_signal: Literal["TERM", "INT", "QUIT"] = "TERM"
-    directory: Path = ROOT
+    directory: Path = field(default_factory=lambda: project().folder)
 
 
 def write_configuration(settings: Settings, programs: Sequence[Program], *, keeps_others: bool = False) -> None:
@@ -178,7 +179,7 @@ def _program_section(settings: Settings, program: Program, command_file: Path) -
     command = [sys.executable, "-m", "twofold.infra.process.process_reaper", "--command", str(command_file)]
     return {
         "command": _escaped(shlex.join(command)),
-        "directory": _escaped(ROOT),
+        "directory": _escaped(project().folder),
         "autostart": str(program.autostart).lower(),
         "autorestart": "true",
         "priority": program.stage,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 
+PROGRAM = (sys.executable, "-P", "-m", "twofold")
+"""The command line, as another process; files of the working folder take the place of no module."""
 _LINES = 12
 
 
@@ -51,7 +54,7 @@ def run_command(*words: str, settings: Settings | None = None, limit_s: float | 
         limit_s: seconds after which it is ended; None: it may take any time.
     """
     environment = {**os.environ, **settings.environment()} if settings else None
-    command = [str(ROOT / "twofold"), *words]
+    command = [*PROGRAM, *words]
     try:
         ran = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False

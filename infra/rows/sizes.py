@@ -11,8 +11,8 @@ from twofold.infra.rows.rows import are_here
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from twofold.infra.project.settings import Settings
     from twofold.infra.rows.rows import Rows
-    from twofold.infra.settings import Settings
 
 # Rows, as multiples of the setting `small_rows`.
 COMMITTED = 1  # a commit that delta-rs makes sooner than Spark

@@ -1,8 +1,8 @@
 """Class-data sharing (AppCDS) for Spark's JVM: it starts in two thirds of the time.
 
-A JVM that does some typical work writes its classes to an archive when it ends; later JVMs map it. `make setup`
-runs `python -m twofold.infra.spark.class_data_sharing`. A JVM ignores an archive of another Java, of other jars, or of
-jars in another place.
+A JVM that does some typical work writes its classes to an archive when it ends; later JVMs map it: `twofold setup`
+makes it. Without one the platform works, and its JVMs start more slowly. A JVM ignores an archive of another Java, of
+other jars, or of jars in another place.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twofold.infra.atomic_write import write_atomically
-from twofold.infra.errors import TwofoldError
-from twofold.infra.jars import STAMP as JARS
 from twofold.infra.java import java
 from twofold.infra.process.ports import free_port
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.jars import fingerprint
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import class_archive
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def _made_for(settings: Settings) -> str:
     # The JVM compares the paths of its jars, too, and when they were written.
     package = Path(pyspark.__file__).parent
     places = [str(launcher), str(package), str((package / "jars").stat().st_mtime_ns), str(settings.jars)]
-    return "\n".join([*places, ran.stderr, pyspark.__version__, (settings.jars / JARS).read_text()])
+    return "\n".join([*places, ran.stderr, pyspark.__version__, fingerprint(settings, "spark")])
 
 
 def _record(settings: Settings, archive: Path) -> None:
@@ -93,10 +92,12 @@ def _record(settings: Settings, archive: Path) -> None:
 
 def _work_as_client(settings: Settings) -> None:
     """Runs the first work of commands through the JVM's Connect server, in another process without a JVM."""
-    warm = "from twofold.infra.settings import Settings; from twofold.infra.spark.spark_client import wait_warm; "
+    warm = (
+        "from twofold.infra.project.settings import Settings; from twofold.infra.spark.spark_client import wait_warm; "
+    )
     command = [sys.executable, "-c", f"{warm}wait_warm(Settings.from_environment())"]
     environment = {**os.environ, **settings.environment()}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=TIMEOUT_S, capture_output=True)
+    subprocess.run(command, env=environment, check=True, timeout=TIMEOUT_S, capture_output=True)
 
 
 def _work(spark: SparkSession, home: Path) -> None:
@@ -112,19 +113,5 @@ def _work(spark: SparkSession, home: Path) -> None:
     spark.read.format("delta").load(str(home / "target")).join(rows, "k", "left_semi").where("rows > 0").toArrow()
 
 
-def main() -> int:
-    """Creates the class archive if none fits; without one the platform works, and its JVMs start more slowly."""
-    settings = Settings.from_environment()
-    if len(sys.argv) > 1:
-        _record(settings, Path(sys.argv[1]))
-        return 0
-    try:
-        if ensure(settings):
-            print(f"An archive of the JVM's classes, in {class_archive(settings).parent}")
-    except (TwofoldError, OSError, subprocess.SubprocessError) as error:
-        print(f"JVMs will start slower, since the archive of their classes could not be made: {error}", file=sys.stderr)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    _record(Settings.from_environment(), Path(sys.argv[1]))

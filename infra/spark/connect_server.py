@@ -12,7 +12,7 @@ from twofold.infra.process.supervisord import Program
 from twofold.infra.spark.spark_session import class_options, configuration, environment
 
 if TYPE_CHECKING:
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 NAME = "spark"
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -28,7 +28,7 @@ def program(settings: Settings) -> Program:
     """Returns the program that the supervisor runs; it changes with the settings, so that `up` then restarts it.
 
     Raises:
-        MissingTool: no Java, or the jars were not resolved yet.
+        MissingTool: no Java, or jars that cannot be fetched.
     """
     import pyspark
 

@@ -9,12 +9,12 @@ import time
 from typing import TYPE_CHECKING
 
 from twofold.infra.errors import SparkUnreachable
-from twofold.infra.settings import SECRETS
+from twofold.infra.project.settings import SECRETS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 _FIRST_S = 60.0  # how long an application waits for its first executor
 _LOST_S = 60.0  # how long a job waits when all executors are gone

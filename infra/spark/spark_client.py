@@ -13,14 +13,14 @@ from twofold.infra.errors import BadSetting, ProcessFailed, SparkUnreachable, Tw
 from twofold.infra.process import supervisor
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.readiness import until_answered
-from twofold.infra.settings import IN_PROCESS
+from twofold.infra.project.settings import IN_PROCESS
 from twofold.infra.spark import connect_server
 from twofold.infra.spark.spark_session import MEANING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 _RESTART_S = 60.0  # how long a command waits for a server that the supervisor is starting
 _LOST = (
@@ -43,7 +43,7 @@ def open_session(settings: Settings, name: str) -> SparkSession:
 
     Raises:
         SparkUnreachable: there is a server, and it does not answer. Retryable.
-        MissingTool: in this process: no Java, or the jars were not resolved yet.
+        MissingTool: in this process: no Java, or jars that cannot be fetched.
     """
     endpoint = find_endpoint(settings)
     if endpoint is None:

@@ -11,9 +11,10 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
-from twofold.infra.errors import BadSetting, MissingTool
+from twofold.infra.errors import BadSetting
 from twofold.infra.java import java, late_c2
-from twofold.infra.settings import Settings
+from twofold.infra.project import jars
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark import executors
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def session(settings: Settings, name: str, java_options: Sequence[str] | None = 
         java_options: additional options of its JVM; None: those for the class archive, if there is one.
 
     Raises:
-        MissingTool: no Java, or the jars were not resolved yet.
+        MissingTool: no Java, or jars that cannot be fetched.
         SparkUnreachable: a cluster gives it no executor. Retryable.
     """
     options = configuration(settings, class_options(settings) if java_options is None else java_options)
@@ -146,15 +147,14 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
     """Returns the Spark settings that a session in this process and the Connect server share.
 
     Raises:
-        MissingTool: the jars were not resolved yet.
+        MissingTool: the jars cannot be fetched.
     """
-    jars = sorted((settings.jars / "spark").glob("*.jar"))
-    if not jars:
-        raise MissingTool(f"No Spark jars in {settings.jars}.", hint="Run `make setup`, which resolves them.")
+    jars.ensure(settings, ["spark"])
+    files = sorted((settings.jars / "spark").glob("*.jar"))
     scratch = settings.home / "spark"
     scratch.mkdir(parents=True, exist_ok=True)
     return {
-        **_found_by_the_jvm(settings, [str(jar) for jar in jars]),
+        **_found_by_the_jvm(settings, [str(file) for file in files]),
         **(executors.configuration(settings, environment(settings)["PYTHONPATH"]) if is_cluster(settings) else {}),
         "spark.driver.memory": settings.driver_memory,
         # The size of a job's result; a larger one fails the job instead of the JVM.

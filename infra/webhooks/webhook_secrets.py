@@ -9,7 +9,7 @@ from pathlib import Path
 
 from twofold.infra.errors import BadSetting
 from twofold.infra.private_file import Faults, private_lines
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.signatures import Scheme, secret_fault
 
 Secrets = Mapping[str, Sequence[str]]

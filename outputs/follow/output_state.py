@@ -15,7 +15,7 @@ from twofold.infra.private_file import private_folder
 from twofold.outputs.position import Position
 
 if TYPE_CHECKING:
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)

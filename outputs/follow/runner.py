@@ -22,7 +22,7 @@ from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 
 if TYPE_CHECKING:
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.outputs.output_target import Target
     from twofold.outputs.position import Position
 

@@ -121,7 +121,7 @@ _FORMS = {"postgresql://": "user:password@host:port/database", "kafka://": "host
 
 def _address(lake: Lake, table: Table | Place, output: Output, scheme: str) -> str:
     """Returns the address of an output's destination, without its scheme."""
-    address = destination(lake.settings, output.destination)
+    address = destination(lake.settings.destinations, output.destination)
     if not address.startswith(scheme):
         raise BadSetting(
             f"The destination {output.destination!r} of {table.full_name}: expected {scheme}...",
@@ -166,7 +166,7 @@ def _ends(lake: Lake, output: Output) -> int:
 
 def _receiver(lake: Lake, table: Table | Place, output: WebhookOutput) -> tuple[str, Sequence[str]]:
     """Returns the URL of a receiver and its secrets, which no error shows."""
-    url, *secrets = destination(lake.settings, output.destination).split()
+    url, *secrets = destination(lake.settings.destinations, output.destination).split()
     faults = [f"its secret cannot be used: {fault}" for one in secrets if (fault := secret_fault("standard", one))]
     if not secrets:
         faults.append("its secret is missing")

@@ -9,7 +9,7 @@ from contextlib import closing
 import msgspec
 import pyarrow as pa
 
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.revealed import Revealed
 from twofold.tables.refresh.json_values import to_json
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from twofold.infra.errors import WriteConflict
 from twofold.infra.kafka.compacted_topic import NewestValues, Record, TransactionalWriter
 from twofold.infra.kafka.topic_admin import TopicSpec, ensure_topics
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.output_target import ChangeTarget, unreadable
 from twofold.outputs.position import Position
 from twofold.outputs.refused_rows import Refused

@@ -21,7 +21,7 @@ from twofold.infra.kafka.group_member import GroupMember, Record, joined
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.kafka.topic_admin import TopicSpec
 from twofold.infra.process.kept_running import stop_on_signal
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.work.partition_progress import PartitionProgress
 from twofold.outputs.work.record_process import RecordProcess
 

@@ -11,7 +11,7 @@ from fastapi.security import HTTPBasic, HTTPBasicCredentials
 
 from twofold.infra.airflow.airflow_processes import passwords
 from twofold.infra.process.ports import HOST, require_free
-from twofold.infra.settings import PREFIX, Settings
+from twofold.infra.project.settings import PREFIX, Settings
 from twofold.page.server.app import application
 
 _BASIC = HTTPBasic(realm="Twofold", auto_error=False)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from twofold.infra.chosen_domains import relay_name
 from twofold.infra.errors import TwofoldError
+from twofold.infra.project.chosen_domains import relay_name
 from twofold.infra.sql.names import POSTGRES
 
 if TYPE_CHECKING:
     from twofold.infra.capture.debezium_connector import CaptureState
     from twofold.infra.process.doctor import Finding
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.tables.declare.registry import Registry
 
 LATE_S = 60

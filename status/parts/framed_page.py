@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from twofold.infra.process import supervisor
 from twofold.infra.process.doctor import Finding
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 PAGE = "/twofold/"
 OPTIONS, POLICY = "X-Frame-Options", "Content-Security-Policy"

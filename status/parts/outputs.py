@@ -10,7 +10,7 @@ from twofold.infra.errors import DamagedLog
 from twofold.infra.instants import epoch_ms
 from twofold.infra.process import supervisor
 from twofold.infra.process.doctor import Finding
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.follow.output_state import OutputState, StateFile
 from twofold.outputs.follow.runner import NAME
 from twofold.outputs.refused_rows import refused_counts

@@ -12,8 +12,8 @@ from twofold.infra.errors import ProcessFailed
 from twofold.infra.process import supervisor
 from twofold.infra.process.doctor import Finding
 from twofold.infra.process.supervisor import ProcessState
-from twofold.infra.settings import Settings
-from twofold.tables.declare.declaration_files import FOLDER
+from twofold.infra.project.project import project
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.registry import Registry
 
@@ -29,7 +29,7 @@ def unloaded_dags(settings: Settings, registry: Registry, processes: Sequence[Pr
         ProcessFailed: Airflow does not answer.
     """
     up_s = next((p.uptime_s for p in processes if p.name == "airflow-dag-processor"), None)
-    changed = max((path.stat().st_mtime for path in FOLDER.rglob("*.py")), default=0.0)
+    changed = max((path.stat().st_mtime for path in project().tables.rglob("*.py")), default=0.0)
     if up_s is None or min(up_s, time.time() - changed) < LOADING_S:
         return None
     return why_unloaded(settings, [dag for domain in registry.domains for dag in declared_dags(registry, domain)])

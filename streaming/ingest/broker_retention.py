@@ -11,7 +11,7 @@ from twofold.infra.kafka.topic_admin import appended_ms
 
 if TYPE_CHECKING:
     from twofold.infra.kafka.topic_admin import PartitionOffsets
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.tables.declare.topic import Topic
 
 Offsets = Mapping[str, Mapping[int, int]]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from twofold.infra.delta.lake import Lake
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 Offsets = Mapping[str, Mapping[int, int]]
 T = TypeVar("T")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 _TIDY_EVERY = 100
 _UNMEASURED = 500  # records, of a megabyte by Kafka's default at most, that are taken for small unseen

@@ -52,7 +52,7 @@ from twofold.tables.refresh.events.record_sealer import seal_quarantined
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 R = TypeVar("R", "pa.Table", "DataFrame")
 PLACE = (PARTITION, OFFSET)

@@ -14,7 +14,7 @@ from twofold.infra.atomic_write import write_atomically
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 
 _lock = threading.Lock()

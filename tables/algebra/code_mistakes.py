@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.settings import ROOT
+from twofold.infra.project.project import project
 from twofold.tables.algebra.refusal import Refusal, Subject
 
 _CLOCK = "Take times from the events: the batch computes the same rows again years later."
@@ -111,9 +111,7 @@ def _places(uses: Collection[Use], file: Path) -> str:
 
 def _place(use: Use, file: Path) -> str:
     path = Path(use.file)
-    real = path.resolve()
-    shown = real.relative_to(ROOT) if real.is_relative_to(ROOT) else path
-    return f"line {use.line}" if path == file else f"{shown}, line {use.line}"
+    return f"line {use.line}" if path == file else f"{project().shown(path)}, line {use.line}"
 
 
 @lru_cache(maxsize=10_000)

@@ -18,6 +18,7 @@ from types import FunctionType, GenericAlias, MethodType, ModuleType
 from typing import Any
 
 from twofold.infra.errors import BadDeclaration
+from twofold.infra.project.project import project
 from twofold.infra.python_source import (
     UNKNOWN,
     Dotted,
@@ -46,7 +47,6 @@ from twofold.infra.python_values import (
     set_later,
     sorted_by_name,
 )
-from twofold.infra.settings import ROOT
 from twofold.quality.rule import TABLE_METHODS, Rule
 from twofold.tables.algebra.code_mistakes import SET_ORDER, Use, is_impure, name_of
 from twofold.tables.algebra.mistake_list import require_none
@@ -241,8 +241,8 @@ class _Reader:
             yield name_in_module(function)
             if isinstance(function, GenericAlias) and function.__module__ == "builtins":
                 yield from self.read(list(function.__args__))
-        elif isinstance(function, Path) and function.is_relative_to(ROOT):
-            yield f"path {function.relative_to(ROOT)}"  # the same in every checkout
+        elif isinstance(function, Path) and (shown := project().shown(function)) != function:
+            yield f"path {shown}"  # the same wherever the project lies
         elif inspect.isroutine(function):
             yield name_in_module(function)
             owner = getattr(function, "__self__", None)

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from twofold.infra.errors import BadDeclaration, TwofoldError, Unproved
-from twofold.infra.settings import ROOT
+from twofold.infra.project.project import project
 from twofold.infra.webhooks.delivery_headers import WEBHOOK_ID
 from twofold.tables.algebra.code_mistakes import purity_mistakes
 from twofold.tables.algebra.mistake_list import found_by, require_none, split
@@ -28,9 +28,10 @@ from twofold.tables.declare.refusals.refused_names import HEAVY_IMPORT
 from twofold.tables.declare.table import Draft
 from twofold.tables.declare.topic import DeviceClock, Topic
 
-FOLDER = ROOT / "tables"
 OWN = frozenset({"algebra", "declare", "refresh"})
 """Folders of the platform; every other one is a domain."""
+DECLARED = "twofold.declared"
+"""The package whose modules are the declarations of the project."""
 RESERVED_DOMAINS = OWN | {"ledger"}
 QUARANTINE = "_quarantine"
 _PARAMETERS = {kind.__name__: [f.name for f in fields(kind) if f.name not in BOUND] for kind in (Topic, DeviceClock)}
@@ -64,7 +65,7 @@ class in_file:
             ) from error
 
     def _shown(self) -> Path:
-        return self.path.relative_to(ROOT) if self.path.is_relative_to(ROOT) else self.path
+        return project().shown(self.path)
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,8 @@ def _require_unbound(declared: Topic | Draft) -> None:
 
 def _module(path: Path, tree: ast.Module) -> ModuleType:
     """Executes the source itself: cached bytecode may be stale if the file was edited within the second."""
-    name = f"twofold.tables.{path.parent.name}.{path.stem}" if path.parent.parent == FOLDER else f"declared.{path.stem}"
+    is_of_project = path.parent.parent == project().tables
+    name = f"{DECLARED}.{path.parent.name}.{path.stem}" if is_of_project else f"declared.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
         raise BadDeclaration("the file cannot be loaded as Python.")

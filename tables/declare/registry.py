@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from twofold.infra.capture.captured_table import unfit_names
-from twofold.infra.chosen_domains import chosen_domains
 from twofold.infra.errors import BadArgument, BadDeclaration, Unproved, nearest
-from twofold.infra.settings import Settings
+from twofold.infra.project.chosen_domains import chosen_domains
+from twofold.infra.project.project import project
+from twofold.infra.project.settings import Settings
 from twofold.tables.algebra.mistake_list import require_none, together_with
 from twofold.tables.declare.declaration_files import (
-    FOLDER,
     OWN,
     QUARANTINE,
     RESERVED_DOMAINS,
@@ -246,7 +246,7 @@ def load(folder: Path | None = None, *, quietly: bool = False) -> Registry:
         return _read(folder)
     if not quietly:
         _log_faults()
-    return _own()
+    return _own(project().tables)
 
 
 def running(settings: Settings) -> Registry:
@@ -271,13 +271,13 @@ def running_domains(settings: Settings) -> list[str]:
 
 
 @functools.cache
-def _own() -> Registry:
-    return _read(FOLDER)
+def _own(folder: Path) -> Registry:
+    return _read(folder)
 
 
 @functools.cache
 def _log_faults() -> None:
-    for name, fault in _own().faults.items():
+    for name, fault in _own(project().tables).faults.items():
         _log.error("left out declaration=%s error=%s", name, fault.message)
 
 

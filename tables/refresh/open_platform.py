@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from twofold.infra.delta.lake import QUARANTINE, Lake, with_comments
 from twofold.infra.errors import BadDeclaration
+from twofold.infra.project.settings import IN_PROCESS
 from twofold.infra.rows.rows import with_null
-from twofold.infra.settings import IN_PROCESS
 from twofold.infra.spark.spark_client import naming_lost_server, open_session
 from twofold.tables.declare.analysis import require_no_mistake, wrong_types
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OF_EVENTS, OF_QUARANTINE, OFFSET, PARTITION
@@ -27,7 +27,7 @@ from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, even
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 _log = logging.getLogger("twofold.setup")
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from twofold.infra.delta.delta_writer import CHANGE
 from twofold.infra.delta.lake import QUARANTINE, Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.acceptance import accepted_code, is_accepted
 from twofold.tables.refresh.events.decoding_fingerprint import decoding

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from twofold.infra.atomic_write import settle, write_atomically
 
 if TYPE_CHECKING:
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.tables.declare.table import Table
 
 

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
+from tests import ROOT
 from tests.tables.declared import written
 from twofold.analysts.analytics_file import write_analytics
 from twofold.analysts.table_views import connect
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.query import progress
 from twofold.tables.declare.registry import Registry, load
 

@@ -14,7 +14,7 @@ from tests.plant import DAYS_FILE, hour, plant, reading
 from tests.worlds import World
 from twofold.analysts.analytics_file import write_analytics
 from twofold.analysts.table_views import connect
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.table import Strategy
 
 if TYPE_CHECKING:

@@ -16,11 +16,12 @@ from deltalake import write_deltalake
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
+from tests import ROOT
 from twofold.analysts.analytics_file import write_analytics
-from twofold.infra import jars
 from twofold.infra.delta.lake import Lake
 from twofold.infra.java import java
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project import jars
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 
 PLACE = ROOT / ".twofold" / "jdbc"

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests import ROOT
 from twofold.analysts import mcp_server
 from twofold.analysts.analytics_file import write_analytics
 from twofold.analysts.mcp_server import make_server
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
 
 HOURS = "flights.delays_by_hour"

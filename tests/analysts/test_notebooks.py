@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from tests import ROOT
 from tests.batch.late_departure import TEN, late_departure_world
 from tests.servers import wait_until
 from tests.worlds import World
 from twofold.analysts.analytics_file import open_analytics, write_analytics
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
 
 if TYPE_CHECKING:

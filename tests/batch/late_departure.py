@@ -13,7 +13,7 @@ from twofold.tables.declare.registry import load
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
     from twofold.tables.declare.registry import Registry
 
 TEN = datetime(2013, 3, 5, 10, tzinfo=UTC)

@@ -14,7 +14,7 @@ from tests.worlds import World
 from twofold.batch.as_of import FINAL, AsOf
 from twofold.batch.offset_selection import LogPosition
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from twofold.batch.reconcile import Reconcile
 from twofold.batch.rewrite.backfill import recompute
 from twofold.batch.unexplained import require_explained
 from twofold.infra.errors import UnexplainedDifference
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.acceptance import is_same
 from twofold.tables.refresh.open_platform import Platform

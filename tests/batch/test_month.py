@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from tests.rewrites import backfill
 from tests.worlds import World
 from twofold.infra.instants import Interval, epoch_ms, from_epoch_ms
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
 from twofold.traffic.expected import expected_tables
 from twofold.traffic.fault_injection import FaultInjection

@@ -20,7 +20,7 @@ from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.record_fields import key
 
 if TYPE_CHECKING:
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from twofold.infra.delta.logged_commit import LoggedCommit
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 SCHEMA = pa.schema([("flight_id", pa.string())])
 HOUR_MS = 3_600_000

@@ -31,7 +31,7 @@ from twofold.batch.rewrite.redrive import redrive
 from twofold.batch.rewrite.rollback import rollback
 from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.shadow_lake import shadow

@@ -24,8 +24,8 @@ from twofold.batch.audit.table_audit import audit_table
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.batch.rewrite import replay
 from twofold.infra.errors import BadDeclaration
+from twofold.infra.project.settings import Engine
 from twofold.infra.rows.rows import in_spark
-from twofold.infra.settings import Engine
 from twofold.tables.refresh.derived_rows import derive
 
 if TYPE_CHECKING:

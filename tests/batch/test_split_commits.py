@@ -16,7 +16,7 @@ from twofold.batch.audit.completeness import certify
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 pytestmark = pytest.mark.spark
 

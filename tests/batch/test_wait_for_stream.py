@@ -17,7 +17,7 @@ from twofold.infra.process.file_locks import exclusive
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 
 @pytest.mark.spark

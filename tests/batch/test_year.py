@@ -11,7 +11,7 @@ from tests.fuzz.flights_oracle import judged
 from tests.harness.tiers import this_run
 from tests.worlds import World
 from twofold.infra.instants import from_epoch_ms
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.traffic.expected import expected_tables
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import messages

@@ -9,7 +9,8 @@ import sys
 
 import psutil
 
-from twofold.infra.settings import ROOT, Settings
+from tests import ROOT
+from twofold.infra.project.settings import Settings
 from twofold.streaming.driver import run
 
 

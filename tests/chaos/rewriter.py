@@ -25,7 +25,7 @@ from twofold.batch.reconcile import reconcile_tables
 from twofold.batch.rewrite import replay
 from twofold.batch.rewrite.promotion import Promotion
 from twofold.infra.delta.delta_writer import Writer
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session, tune_for_batch_size
 from twofold.streaming.ingest.topic_writer import TopicWriter
 from twofold.streaming.maintain.table_stream import TableStream

@@ -13,7 +13,7 @@ from tests.chaos.worker import work
 from tests.harness.tiers import this_run
 from tests.support.crashes import run_until_killed
 from tests.worlds import World
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 
 if TYPE_CHECKING:

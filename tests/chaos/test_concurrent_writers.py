@@ -31,7 +31,7 @@ from twofold.batch.reconcile import Reconcile
 from twofold.infra.delta.compaction import compact
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.process.polling_thread import PollingThread
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.driver import table_query
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.refresh.open_platform import Platform

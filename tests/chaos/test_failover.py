@@ -21,7 +21,7 @@ from tests.platform.acknowledged_records import faults
 from tests.servers import empty_log, wait_until
 from tests.streaming.ingest.small_log import frontier_faults, late_faults
 from tests.worlds import World
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.query.progress import read
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.traffic.fault_injection import FaultInjection

@@ -28,7 +28,7 @@ from twofold.infra.delta.open_table import _TRUSTED_S
 from twofold.infra.delta.trim import Limits, Trim
 from twofold.infra.errors import WriteConflict
 from twofold.infra.instants import epoch_ms
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.quality.rules import between
 from twofold.streaming.ingest.topic_writer import TopicWriter
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION

@@ -26,7 +26,7 @@ from twofold.batch.ledgers.run_ledgers import CORRECTIONS
 from twofold.batch.ledgers.run_result import RUNS
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.kafka.record_columns import HEADERS_TYPE
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.shadow_lake import shadow_settings
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from twofold.batch.ledgers.run_ledgers import CORRECTIONS
 from twofold.batch.rewrite import replay
 from twofold.infra.errors import SparkUnreachable
 from twofold.infra.process import supervisor
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_client import find_endpoint, naming_lost_server
 
 KILLS = this_run.kills or 1

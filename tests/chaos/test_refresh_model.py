@@ -82,7 +82,7 @@ from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.delta.trim import Trim
 from twofold.infra.errors import BadArgument, DefinitionChanged, PlanVoid, UnexplainedDifference, WriteConflict
 from twofold.infra.instants import epoch_ms
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.declare.metadata_columns import OFFSET
 from twofold.tables.declare.registry import Registry

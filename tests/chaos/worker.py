@@ -13,7 +13,7 @@ from tests.support.crashes import Executioner, stepped
 from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.infra.delta.delta_writer import Writer
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.streaming.maintain.table_stream import TableStream
 from twofold.tables.declare.registry import load

@@ -14,7 +14,7 @@ from twofold.cli.capture_scaffold import CapturedTable, copy_text, declared_type
 from twofold.infra.capture.table_catalog import CatalogColumn, missing_tables
 from twofold.infra.errors import BadArgument
 from twofold.infra.postgres.database_connection import query
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
 
 SCHEMA = """

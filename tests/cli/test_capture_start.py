@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.tables.declared import written
 from twofold.cli import capture_start
 from twofold.infra.process.server_ports import server_ports
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 
 FILES = {

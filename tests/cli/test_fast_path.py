@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
+from tests import ROOT
 from tests.cli.conftest import Cli
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.cli.fast_path import answer
-from twofold.infra.settings import ROOT
 
 
 def idle(*_: object) -> list[RunResult]:

@@ -8,7 +8,7 @@ from tests.tables.declared import a_table
 from twofold import to_postgres
 from twofold.cli import outputs_start
 from twofold.infra.process.server_ports import server_ports
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.outputs.output import Output
 from twofold.tables.declare.registry import Registry, load
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests import ROOT
 from tests.parity import assert_rows
 from twofold.batch.preview import preview
 from twofold.cli.sample import read_sample
 from twofold.cli.scaffold import write_domain, write_table, write_topic
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import ROOT
 from twofold.tables.declare import registry
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from twofold.tables.refresh.open_platform import ensure_topics_of
@@ -29,7 +29,7 @@ from twofold.tables.refresh.open_platform import ensure_topics_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.tables.declared import written
 from twofold.cli.sql_functions import define_functions
 from twofold.cli.sql_query import Analyst
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 
 

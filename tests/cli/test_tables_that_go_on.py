@@ -10,7 +10,7 @@ from tests.cli.conftest import Cli
 from tests.tables.refresh.test_live_tables import SAYS, filled, plant
 from twofold.cli.platform_start import _starting
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare import registry
 from twofold.tables.declare.registry import Registry
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests import ROOT
 from tests.cli.conftest import Cli, at
 from tests.plant import plant
 from twofold.batch.ledgers.run_result import RunResult
@@ -30,7 +31,7 @@ from twofold.cli.sql_query import Analyst
 from twofold.cli.sql_shell import matching, words
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import TwofoldError
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import harmless
 from twofold.outputs.targets.search_index import Match
 from twofold.quality.check_result import RuleVerdict, Verdict

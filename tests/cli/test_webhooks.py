@@ -21,7 +21,7 @@ from twofold.batch.rewrite import replay
 from twofold.cli.sample import read_sample
 from twofold.cli.scaffold import write_domain, write_topic
 from twofold.infra.duckdb_session import query
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.open_platform import Platform

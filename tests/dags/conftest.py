@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from twofold.infra.settings import ROOT
+from tests import ROOT
 
 
 @pytest.fixture(scope="session", autouse=True)

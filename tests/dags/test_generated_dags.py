@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import ROOT
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 from twofold.dags.operators.params import audit_topic_arguments, awaited_arguments, backfill_arguments
 from twofold.infra.airflow.dag_names import OF_TABLES, OF_TOPICS
-from twofold.infra.chosen_domains import choose_domains
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.chosen_domains import choose_domains
+from twofold.infra.project.settings import Settings
 from twofold.status.parts.unloaded_dags import declared_dags
 from twofold.tables.declare.registry import load
 
@@ -282,7 +283,7 @@ def test_owner_tags_and_freshness_of_a_table_reach_its_tasks(tmp_path: Path) -> 
 
 def test_two_spark_jobs_do_not_fit_into_the_pool_of_one_machine(dags: dict[str, DAG]) -> None:
     from twofold.infra.airflow.airflow_processes import environment
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
     slots = int(environment(Settings())["AIRFLOW__CORE__DEFAULT_POOL_TASK_SLOT_COUNT"])
     commands = [dags[f"flights.{kind}"].get_task(task) for kind, task in SPARK_TASKS]

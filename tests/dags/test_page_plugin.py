@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from tests.page.small_platform import saved
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 PATHS = (
     "/", "/map", "/tables", "/tables/plant.hours", "/topics", "/topics/plant.readings", "/proofs", "/plans",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twofold.infra.settings import ROOT
+from tests import ROOT
 
 PAGE = ROOT / "docs" / "how-to" / "wait-for-a-table.md"
 

@@ -15,11 +15,12 @@ import pytest
 from typer.main import get_command
 
 import docs.generate
+from tests import ROOT
+from tests.infra.project.projects import in_project
 from twofold.batch.ledgers import run_ledgers
 from twofold.cli.__main__ import app
-from twofold.infra.settings import ROOT
 from twofold.outputs import refused_rows
-from twofold.tables.declare import declaration_files, registry
+from twofold.tables.declare import registry
 from twofold.tables.refresh.events import lost_offsets, transaction_offsets
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 
@@ -241,7 +242,7 @@ def test_a_mistake_is_reported_as_the_page_shows(
     text = file.read_text("utf-8")
     assert right in text
     file.write_text(text.replace(right, wrong), "utf-8")
-    monkeypatch.setattr(declaration_files, "ROOT", tmp_path)
+    in_project(monkeypatch, tmp_path)
     fault, *_ = registry.load(folder).faults.values()
     assert f"```text\n{fault}\n```" in WRITING
 

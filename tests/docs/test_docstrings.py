@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import pytest
 from typer import Typer
 
+from tests import ROOT
 from tests.test_rooms import MAY_IMPORT
 from twofold.cli.__main__ import app
-from twofold.infra.settings import ROOT
 
 NOT_YET = ("tables/declare/topic.py", "tables/flights", "tables/shop")
 ALL_PLACES = (*MAY_IMPORT, "docs", "twofold")

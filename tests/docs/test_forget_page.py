@@ -7,11 +7,12 @@ import re
 from contextlib import closing
 from pathlib import Path
 
+from tests import ROOT
 from tests.tables.declared import written
 from twofold.infra.keys.ciphertext import is_sealed
 from twofold.infra.keys.key_store import KeyStore, Person, make_keys
 from twofold.infra.keys.reader import Reader
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.record_sealer import RecordSealer
 

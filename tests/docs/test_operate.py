@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
-from twofold.infra.settings import ROOT, Settings
+from tests import ROOT
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry
 
 PAGES = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md")}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests import ROOT
 from tests.tables.declared import written
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.settings import ROOT
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 

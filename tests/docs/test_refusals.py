@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 from docs.function_examples import FUNCTION_EXAMPLES
 from docs.parameter_examples import PARAMETER_EXAMPLES, SEEN
 from docs.refused_examples import EXAMPLES, REFUSALS, errors_of
+from tests import ROOT
 from tests.tables.declared import a_table
-from twofold.infra.settings import ROOT
 from twofold.tables.algebra.refusal import Refusal
 from twofold.tables.declare.analysis import wrong_columns, wrong_types
 

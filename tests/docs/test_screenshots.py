@@ -7,7 +7,7 @@ import re
 import pytest
 
 from docs.screenshots import FOLDER, HEIGHT, MOST_BYTES, PICTURES, WIDTH
-from twofold.infra.settings import ROOT
+from tests import ROOT
 
 README = (ROOT / "README.md").read_text()
 

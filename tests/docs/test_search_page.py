@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests import ROOT
 from tests.tables.declared import written
-from twofold.infra.settings import ROOT
 from twofold.tables.declare.registry import load
 
 PAGE = (ROOT / "docs/how-to/search-a-stream.md").read_text("utf-8")

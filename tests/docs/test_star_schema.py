@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests import ROOT
 from tests.docs.test_docs import rows_of
 from tests.tables.declared import written
-from twofold.infra.settings import ROOT
 from twofold.tables.declare.registry import load
 
 PAGE = (ROOT / "docs/how-to/kinds-of-tables.md").read_text("utf-8")

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.infra.conftest import free_port
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.project import VARIABLE
+from twofold.infra.project.settings import Settings
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGE, re.MULTILINE | re.DOTALL)
@@ -40,7 +42,7 @@ def checkout(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
         **os.environ,
         **settings.environment(),
         "COLUMNS": "200",
-        "PYTHONPATH": str(tmp_path / "src"),  # .venv has the code of this checkout
+        VARIABLE: str(tmp_path),
     }
     try:
         yield tmp_path, environment

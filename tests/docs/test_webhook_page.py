@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.infra.webhooks.signed import secret
 from tests.outputs.followed_webhook import FollowedWebhook
 from tests.outputs.webhook_receiver import Receiver
 from twofold.infra.delta.lake import Lake
 from twofold.infra.process.ports import free_port
-from twofold.infra.settings import ROOT
 
 PAGE = (ROOT / "docs/how-to/send-webhooks.md").read_text("utf-8")
 

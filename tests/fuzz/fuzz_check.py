@@ -16,7 +16,7 @@ from tests.fuzz.flights_oracle import Oracle, judged
 from tests.fuzz.fuzz_cases import CLOSING_MIN, START, Reconciling, Schedule, Sent, log_of, owners
 from tests.worlds import World
 from twofold.infra.instants import from_epoch_ms
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from twofold.infra.settings import ROOT
+from tests import ROOT
 
 LAWS = {"tests/docs/test_docstrings.py", "tests/test_places.py", "tests/test_rooms.py"}
 """They read every file, whoever imports it."""

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from twofold.infra.settings import ROOT
+from tests import ROOT
 
 NEEDS_A_REASON_S = 30.0
 LONGEST = 40

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests import ROOT
 from tests.harness import kept_run
-from twofold.infra.settings import ROOT
 
 SPARK = "spark"
 SERVERS = frozenset({"airflow_alone", "broker", "platform", "postgres", "spark_server"})

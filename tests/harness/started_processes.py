@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.harness import kept_run
 from twofold.infra.process.run_end import VARIABLE, end_all_with_this_process
-from twofold.infra.settings import ROOT
 
 KINDS = ("JVMs", "brokers", "Airflows", "PostgreSQLs")
 HELPERS = {"Main", "StorageTool", ""}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.harness.tiers import TIERS
-from twofold.infra.settings import ROOT
 
 TESTS = ROOT / "tests"
 FILES = re.compile(r"`([\w/]+/\w+(?:\.py)?|\w+\.py)`")

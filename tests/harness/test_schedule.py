@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests import ROOT
 from tests.harness import kept_run, schedule
-from twofold.infra.settings import ROOT
 
 NEEDS = {
     "rows": ["spark"],

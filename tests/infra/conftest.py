@@ -10,7 +10,7 @@ import pytest
 
 from twofold.infra.process import supervisor
 from twofold.infra.process.ports import free_port as free_port
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 Eventually = Callable[[Callable[[], object]], None]
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests import ROOT
 from twofold.infra.duckdb_session import duckdb_utc, load_extension, parquet, query
 from twofold.infra.errors import MissingTool
-from twofold.infra.settings import ROOT
 
 
 def test_what_one_connection_registers_no_other_one_sees() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.test_rooms import MAY_IMPORT, files_of, imports_of
-from twofold.infra.settings import ROOT
 
 TOOLS = ("sh", "cmp", "dirname", "readlink", "awk", "cp")
 

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.intake import bounded_http, delivery_log, receiver
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.sources.webhook_topic import webhook_topics

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from twofold.infra.kafka.ordered_copy import OrderedCopy
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.intake import relay
 from twofold.tables.declare.registry import load
 

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from tests.tables.declared import bound_as
 from twofold import from_webhook, person, personal
 from twofold.infra.keys.key_store import make_keys
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.delivery_headers import MOST_BYTES
 from twofold.intake import delivery_log
 from twofold.intake.delivery import Delivery

@@ -36,7 +36,7 @@ from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from twofold.infra.keys.key_store import KeyStore
 from twofold.infra.keys.reader import Reader
 from twofold.infra.process import supervisor
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.webhook_secrets import add_missing
 from twofold.intake import receiver as program
 from twofold.intake.bounded_http import CONNECTIONS

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.tables.declared import written
 from twofold.infra.process.doctor import examine
 from twofold.infra.process.server_ports import server_ports
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.intake.receiver import programs
 from twofold.status.findings import webhook_findings
 from twofold.tables.declare.registry import Registry, load

@@ -25,14 +25,14 @@ from tests.servers import wait_until
 from tests.tables.declared import written
 from twofold.infra.capture.captured_table import INTAKE, LOST
 from twofold.infra.capture.debezium_connector import CaptureState
-from twofold.infra.chosen_domains import relay_name
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.keys.key_store import KeyStore
 from twofold.infra.keys.reader import Reader
 from twofold.infra.process import supervisor
-from twofold.infra.settings import Settings
+from twofold.infra.project.chosen_domains import relay_name
+from twofold.infra.project.settings import Settings
 from twofold.intake import relay as program
 from twofold.status.parts import captures
 from twofold.tables.declare.registry import Registry, load

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.tables.declared import written
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.intake.relay import programs, relayed_topics
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import captures

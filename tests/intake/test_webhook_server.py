@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from tests.infra.webhooks.signed import github, secret, standard
 from tests.intake.test_delivery import topic
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.intake import webhook_server
 from twofold.intake.webhook_server import _Rate, application
 

@@ -11,9 +11,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from tests import ROOT
 from tests.fuzz.fuzz_cases import Sent
 from tests.worlds import Keyed, World
-from twofold.infra.settings import ROOT
 from twofold.traffic.expected.expected_shop import load_records
 from twofold.traffic.expected.expected_tables import is_final, query_of
 

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from tests import ROOT
 from tests.kinds.test_shop import of_records
 from tests.worlds import World
 from twofold.cli.__main__ import main
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.quality.gate import Subject, gate
 from twofold.streaming.ingest.topic_writer import TopicWriter
 from twofold.tables.declare.registry import load

@@ -18,7 +18,7 @@ from tests.fuzz.fuzz_cases import Case, Flight, Schedule, log_of
 from tests.fuzz.fuzz_check import begun, ended
 from tests.worlds import World
 from twofold.infra.instants import Interval
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.row_diff import of_kinds
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from twofold.infra.delta.trim import Trim
 from twofold.infra.errors import TryAgain
 from twofold.infra.keys.ended_keys import EndedKeys
 from twofold.infra.keys.key_store import Person
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.targets.search_index import SearchIndex
 
 RUNS = 20 * (this_run.kills or this_run.worlds) or 2

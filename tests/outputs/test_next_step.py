@@ -19,7 +19,7 @@ from twofold import between, to_postgres
 from twofold.infra.delta.delta_writer import CHANGE, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import SchemaMismatch
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs import next_step as reading
 from twofold.outputs.next_step import Step
 from twofold.outputs.view import KEY, View

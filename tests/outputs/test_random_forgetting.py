@@ -19,7 +19,7 @@ from twofold import to_search
 from twofold.batch.people.certificate import certify
 from twofold.infra.delta.lake import Lake
 from twofold.infra.keys.key_store import KeyStore, Person
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs import next_step as reading
 from twofold.outputs.revealed_places import Place, note_revealed, revealed_places
 from twofold.outputs.targets.open_target import open_place, open_target

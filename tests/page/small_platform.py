@@ -10,7 +10,7 @@ from typing import Any
 from twofold.batch.audit.topic_certificates import CertifiedTopic
 from twofold.batch.ledgers.audit_history import LastAudit
 from twofold.infra.process.supervisor import ProcessState
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import plain
 from twofold.status.catalog import Entry
 from twofold.status.health import found_needs

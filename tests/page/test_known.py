@@ -10,7 +10,7 @@ import pytest
 
 from tests.page.small_platform import CATALOG, saved, snapshot
 from twofold.infra.process.twofold_command import Answer
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import plain
 from twofold.page.known import Knowledge
 from twofold.status import store

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from twofold.infra.delta.lake import QUARANTINE, Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.lost_offsets import gaps

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from tests.support.crashes import Died, watched
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import QUARANTINE
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming import driver
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.streaming.ingest.topic_writer import TopicWriter

@@ -15,7 +15,7 @@ from twofold.infra.kafka import broker as kafka
 from twofold.infra.process import supervisor
 from twofold.infra.process.supervisor import ProcessState
 from twofold.infra.process.supervisord import Program
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.query import progress
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import Summary, run

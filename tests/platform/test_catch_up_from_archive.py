@@ -17,7 +17,7 @@ from twofold.batch.audit.table_audit import audit_topics
 from twofold.batch.log_reader import Log
 from twofold.infra.archive.archive_catalog import open_archive
 from twofold.infra.kafka import topic_admin
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.broker_retention import Retention, retention
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.streaming.query.deferred_query import DeferredQuery

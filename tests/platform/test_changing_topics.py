@@ -12,7 +12,7 @@ from tests.servers import wait_until
 from tests.worlds import World
 from twofold.infra.kafka import topic_admin
 from twofold.infra.process.kept_running import KeptRunning
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.driver import QueryFailures
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.streaming.query import progress

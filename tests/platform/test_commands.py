@@ -16,7 +16,7 @@ from tests.batch.late_departure import arrival, departure
 from tests.servers import empty_log
 from tests.worlds import World
 from twofold.cli.__main__ import main
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 

@@ -25,7 +25,7 @@ from tests.servers import wait_until
 from tests.support.crashes import run_until_killed
 from tests.worlds import World
 from twofold.infra.kafka.topic_admin import offsets, reach
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint

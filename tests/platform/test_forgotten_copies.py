@@ -31,7 +31,7 @@ from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.infra.postgres import postgres_server
 from twofold.infra.postgres.database_connection import password
 from twofold.infra.process.file_locks import is_held
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.copy_comparison import compare_copy
 from twofold.outputs.follow import runner
 from twofold.outputs.targets.open_target import open_target

@@ -11,7 +11,7 @@ from tests.platform.acknowledged_records import faults
 from tests.platform.supervised_driver import MESSY, kill, live_driver, process, sending, works_since
 from tests.servers import wait_until
 from twofold.infra.kafka import broker as kafka
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 pytestmark = [pytest.mark.platform, pytest.mark.prove]
 

@@ -22,7 +22,7 @@ from twofold.batch.log_reader import offsets_at
 from twofold.batch.offset_selection import OffsetSelection
 from twofold.infra.errors import BadArgument, NotArchived
 from twofold.infra.kafka.record_columns import HEADERS_TYPE
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets

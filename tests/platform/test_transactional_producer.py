@@ -11,7 +11,7 @@ from tests.worlds import World
 from twofold.batch.audit.completeness import Coverage, certify
 from twofold.batch.audit.table_audit import audit_topics
 from twofold.infra.kafka import topic_admin
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import Platform

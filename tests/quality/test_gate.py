@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from twofold.infra.errors import BadDeclaration, QualityFailed
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.quality.gate import Subject, gate
 from twofold.quality.great_expectations_suite import open_suites, rows_to_judge
 from twofold.quality.row_checks import measure

@@ -17,7 +17,7 @@ from twofold.batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
 from twofold.batch.ledgers.run_result import Audited
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.status import fold
 from twofold.status.fold import Facts
 from twofold.status.store import Head, Store

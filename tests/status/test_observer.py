@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.plant import plant
 from tests.status.test_fold import append
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import plain, restored
 from twofold.status.observer import Observer
 from twofold.status.snapshot import Snapshot

@@ -13,7 +13,7 @@ import pytest
 from tests.plant import plant
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.status.fold import Facts
 from twofold.status.parts import series
 from twofold.status.parts.series import SPANS, Growth, Point, Span, class_of, merged

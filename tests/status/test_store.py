@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.status import store as store_module
 from twofold.status.store import Head, Store
 

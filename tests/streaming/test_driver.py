@@ -20,7 +20,7 @@ from twofold.infra.keys.key_store import KeyStore, Person, make_keys
 from twofold.infra.process import kept_running
 from twofold.infra.process.file_locks import exclusive, is_held
 from twofold.infra.process.kept_running import KeptRunning
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming import driver
 from twofold.streaming.driver import QueryFailures, _starters
 from twofold.streaming.query import progress

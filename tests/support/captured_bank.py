@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer, TopicPartition
 
+from tests import ROOT
 from tests.servers import wait_until
 from tests.support.bank_declarations import FILES, MARKS, SCHEMA
 from tests.support.captured_database import captured_database
@@ -28,7 +29,7 @@ from twofold.infra.capture import debezium_connector, kafka_connect
 from twofold.infra.keys.key_store import make_keys
 from twofold.infra.postgres import postgres_server
 from twofold.infra.process import supervisor
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import captures

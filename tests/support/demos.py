@@ -15,11 +15,13 @@ from typing import Any
 
 import psutil
 
+from tests import ROOT
 from twofold.infra.airflow.airflow_api import Client
-from twofold.infra.chosen_domains import driver_name
 from twofold.infra.process import supervisor
 from twofold.infra.process.ports import free_port
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.chosen_domains import driver_name
+from twofold.infra.project.project import VARIABLE
+from twofold.infra.project.settings import Settings
 from twofold.status.parts.unloaded_dags import declared_dags, why_unloaded
 from twofold.tables.declare.registry import load
 from twofold.traffic.expected.expected_tables import KEYS
@@ -66,7 +68,7 @@ def command(settings: Settings, *arguments: str, root: Path = ROOT) -> subproces
     return subprocess.run(
         [sys.executable, "-m", "twofold", *arguments],
         cwd=root,
-        env={**os.environ, **settings.environment(), "COLUMNS": "80", "PYTHONPATH": str(root / "src")},
+        env={**os.environ, **settings.environment(), "COLUMNS": "80", VARIABLE: str(root)},
         capture_output=True,
         text=True,
         timeout=LONGEST_S,

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping
 
-from twofold.infra.settings import ROOT
+from tests import ROOT
 
 
 def loading_none_of(modules: Collection[str], program: str, environment: Mapping[str, str] | None = None) -> str:

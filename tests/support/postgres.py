@@ -17,7 +17,7 @@ import psycopg
 from twofold.infra.postgres import postgres_server
 from twofold.infra.postgres.database_connection import query, supervised_address
 from twofold.infra.process.ports import free_port
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.targets.open_target import DATABASE
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from twofold.infra.postgres.database_connection import connected
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 _STATEMENT = re.compile(r"""(?:[^;'"$]|'[^']*'|"[^"]*"|\$(\w*)\$.*?\$\1\$)+""", re.DOTALL)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import ROOT
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.derived_rows import derive
 from twofold.tables.refresh.open_platform import ensure_domain

@@ -8,8 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from tests import ROOT
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.traffic.ack_journal import AckJournal, Row, checksum, files, load, read
 
 ROWS = [

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
+from tests import ROOT
 from twofold.infra.errors import BadArgument, SchemaMismatch
-from twofold.infra.settings import ROOT
 from twofold.traffic.expected.expected_tables import KEYS, expected, is_final
 from twofold.traffic.flight_source import Arrival, Departure, Observation, records
 from twofold.traffic.table_diff import compare

@@ -22,7 +22,7 @@ from twofold.infra.keys.ciphertext import is_sealed
 from twofold.infra.keys.key_store import KeyStore, make_keys
 from twofold.infra.keys.reader import Reader
 from twofold.infra.process import supervisor
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare import registry
 from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.declare.topic import Topic

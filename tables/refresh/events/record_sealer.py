@@ -26,8 +26,8 @@ from twofold.tables.declare.personal import Owner, Token, computed_columns, owne
 from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
+    from twofold.infra.project.settings import Settings
     from twofold.infra.rows.rows import Rows
-    from twofold.infra.settings import Settings
 
 TOKEN = "_token"
 """The kind of the keys of tokens, one a domain, which do not end."""

@@ -20,7 +20,7 @@ from twofold.infra.capture.captured_table import Capture
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import CaptureFailed
 from twofold.infra.postgres.database_connection import connected, query
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.sources.captured_topic import changes_of
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import events_schema

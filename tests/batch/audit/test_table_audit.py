@@ -30,7 +30,7 @@ from twofold.batch.ledgers.audit_history import last_audits
 from twofold.batch.ledgers.run_result import Audited
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, TwofoldError, UnexplainedDifference
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.metadata_columns import OFFSET
 from twofold.tables.refresh.events.record_decoder import events_schema
 from twofold.tables.refresh.open_platform import Platform

@@ -25,7 +25,7 @@ from twofold.tables.refresh.events import lost_offsets
 from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 pytestmark = pytest.mark.spark
 

@@ -24,7 +24,7 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.record_columns import schema
 from twofold.infra.kafka.topic_admin import PartitionOffsets
 from twofold.infra.offset_ranges import Ranges
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from twofold.infra.archive.read_plan import Archive
 from twofold.infra.archive.segment_manifest import archived
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 
 def test_a_record_is_reported_with_its_segment_once_that_is_archived() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.plant import DAYS_FILE, HOURS, plant, reading
 from tests.worlds import World
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

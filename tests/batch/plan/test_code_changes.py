@@ -19,7 +19,7 @@ from twofold.batch.plan.plan import Plan
 from twofold.batch.plan.plan_text import impact
 from twofold.batch.plan.publisher import publish_plan
 from twofold.infra.errors import BadArgument, QualityFailed
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform, ensure_domain
 
 if TYPE_CHECKING:

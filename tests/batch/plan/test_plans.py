@@ -25,7 +25,7 @@ from twofold.batch.plan.publisher import _Publication, publish_plan
 from twofold.batch.reconcile import reconcile_tables
 from twofold.batch.rewrite.backfill import recompute
 from twofold.infra.errors import BadArgument, PlanVoid, ProcessFailed, TwofoldError
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.target import Target
 

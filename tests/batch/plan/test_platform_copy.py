@@ -16,7 +16,7 @@ from twofold.batch.plan.platform_copy import copied
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.keys.key_store import KeyStore, Person, make_keys
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.shadow_lake import shadow_settings

@@ -17,7 +17,7 @@ from twofold.batch.plan.plan import Plans
 from twofold.batch.plan.publisher import publish_plan
 from twofold.batch.rewrite import replay
 from twofold.infra.errors import BadArgument, PlanVoid
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
 
 pytestmark = pytest.mark.spark

@@ -22,7 +22,7 @@ from twofold.batch.offset_selection import OffsetSelection
 from twofold.batch.rewrite.replay import decode
 from twofold.infra.errors import BadArgument
 from twofold.infra.kafka import topic_admin
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.topic_specs import specs

@@ -19,7 +19,7 @@ from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.plan.rebuild_table import rebuild_in_shadow
 from twofold.batch.rewrite import replay
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import Platform

@@ -27,7 +27,7 @@ from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import BadArgument
 from twofold.infra.offset_ranges import Ranges
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.driver import table_query
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.declare.registry import Registry

@@ -21,7 +21,7 @@ from twofold.batch.rewrite.redrive import _places
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA
 from twofold.tables.refresh.open_platform import Platform

@@ -17,7 +17,7 @@ from tests.worlds import World
 from twofold.batch.offset_selection import OffsetSelection
 from twofold.infra.encodings import schema_files
 from twofold.infra.encodings.schema_files import Schema
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.encodings import ENCODINGS
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.open_platform import Platform

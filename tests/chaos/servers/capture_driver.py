@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from unittest.mock import patch
 
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming import driver
 from twofold.tables.declare.registry import load
 

@@ -11,7 +11,7 @@ from tests.chaos.worker import parts, values
 from tests.late_reading import platform
 from tests.rewrites import backfill
 from tests.worlds import World
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 
 LEGS = 3

@@ -27,7 +27,7 @@ from twofold.batch.rewrite.promotion import Promotion
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.errors import SparkUnreachable
 from twofold.infra.process import supervisor
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.shadow_lake import shadow

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from tests import ROOT
 from tests.harness.tiers import this_run
 from tests.servers import wait_until
 from tests.support.bank_declarations import LARGE, changes, copy
@@ -36,7 +37,7 @@ from twofold.infra.capture.captured_table import Capture
 from twofold.infra.delta.lake import Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import ProcessFailed, TwofoldError
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.streaming.query import progress
 from twofold.tables.declare.registry import Registry, load

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import ROOT
 from tests.chaos.final_state import assert_each_record_is_there_once, assert_tables_are_right
 from tests.chaos.servers.cluster_driver import LEGS
 from tests.worlds import World
 from twofold.infra.errors import SparkUnreachable
 from twofold.infra.process.ports import free_port
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import environment
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def test_a_cluster_without_a_free_core_ends_the_wait(
 ) -> None:
     """In a process of its own: a session of this one stays as it is."""
     script = (
-        "from twofold.infra.settings import Settings\n"
+        "from twofold.infra.project.settings import Settings\n"
         "from twofold.infra.spark import executors; executors._FIRST_S = 3.0\n"
         "from twofold.infra.spark.spark_session import session\n"
         "session(Settings.from_environment(), 'waits')"

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Cli
 from twofold.batch.audit.completeness import Certificate, Coverage, TopicIn
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events import lost_offsets
 from twofold.tables.refresh.events.lost_offsets import Gap

@@ -12,7 +12,7 @@ from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import Audited
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.query.progress import Progress, write
 from twofold.tables.declare import registry
 

@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 
 from tests.cli.conftest import Cli
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.next_step import next_step
 from twofold.outputs.revealed_places import Place, note_revealed, revealed_places
 from twofold.outputs.targets.open_target import open_target

@@ -14,7 +14,7 @@ from twofold.batch.plan.plan import Plan, Plans
 from twofold.cli import platform_start
 from twofold.cli.commands import plan_commands
 from twofold.infra.errors import PlanVoid
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.refresh import open_platform
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Cli
 from twofold.cli.commands import recover_command
 from twofold.infra.process.file_locks import exclusive
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 
 def test_a_stream_that_runs_has_nothing_to_recover(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

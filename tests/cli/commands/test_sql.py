@@ -20,7 +20,7 @@ from tests.tables.declared import a_table
 from twofold.analysts.analytics_file import write_analytics
 from twofold.cli.sql_query import Analyst
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DUCKDB
 from twofold.streaming.query.progress import Progress, read, write
 from twofold.tables.declare.registry import Registry

@@ -11,7 +11,7 @@ from tests.cli.conftest import Cli
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.instants import epoch_ms
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.query.progress import Progress, write
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.ingested_offsets import INGEST, ROWLESS, IngestedOffsets

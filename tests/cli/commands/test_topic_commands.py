@@ -13,7 +13,7 @@ from tests.cli.conftest import Cli
 from tests.tables.declared import written
 from tests.tables.refresh.events.test_hostile_records import records
 from twofold.cli.commands.topic_commands import keyed
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare import registry
 
 DEVICES = '''\

@@ -15,13 +15,13 @@ from tests.tables.declared import written
 from twofold.cli.commands.platform_commands import print_addresses
 from twofold.cli.platform_start import _ensure_topics, _failed, _wait_spark
 from twofold.infra.airflow.airflow_processes import passwords
-from twofold.infra.chosen_domains import choose_domains
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.postgres.database_connection import password
 from twofold.infra.process.supervisor import ProcessState
-from twofold.infra.settings import Settings
+from twofold.infra.project.chosen_domains import choose_domains
+from twofold.infra.project.settings import Settings
 from twofold.status.observer import Observer
 from twofold.status.parts.captures import capture_findings
 from twofold.streaming.query.progress import Progress, read, write

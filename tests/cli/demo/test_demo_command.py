@@ -14,7 +14,7 @@ from twofold.cli.demo.demo_command import has_caught_up, has_caught_up_with_topi
 from twofold.cli.demo.demo_report import Account, TableAccount, TopicAccount
 from twofold.cli.demo.live_view import LiveTraffic, moving
 from twofold.infra.airflow.airflow_api import TaskState
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
 from twofold.traffic.producer import Progress
 

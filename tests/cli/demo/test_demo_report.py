@@ -13,7 +13,7 @@ from twofold.cli.demo.demo_report import TableAccount, TopicAccount, account_of_
 from twofold.cli.sql_query import Analyst
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.topic_admin import PartitionOffsets
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.status.proofs import Proof, proof_days
 from twofold.tables.declare import registry
 from twofold.traffic.ack_journal import AckJournal, Row, directory

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests import ROOT
 from tests.cli.conftest import Cli
 from twofold.cli.demo.mission import STEPS, _edited, _misread
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.traffic.sources import MISSIONS, Mission
 

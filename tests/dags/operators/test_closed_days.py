@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from twofold.dags.operators.closed_days import Days, closed_days, keep_closed_days, read_closed_days
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 FIRST, SECOND, THIRD = date(2013, 1, 1), date(2013, 1, 2), date(2013, 1, 3)
 

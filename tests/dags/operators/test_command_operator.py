@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tests import ROOT
 from twofold.infra.errors import BadArgument, ProcessFailed
-from twofold.infra.settings import ROOT
 
 StandIn = Callable[[str], None]
 

@@ -17,7 +17,7 @@ from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.file_locks import exclusive
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.status.snapshot import StreamHealth
 
 WELL = StreamHealth(

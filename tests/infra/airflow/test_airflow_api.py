@@ -14,7 +14,7 @@ import pytest
 from twofold.infra.airflow import airflow_api
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.errors import BadArgument, ProcessFailed
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 
 @dataclass

@@ -10,11 +10,12 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from tests import ROOT
 from tests.infra.conftest import Eventually
 from twofold.infra.airflow import airflow_api, airflow_processes
 from twofold.infra.errors import BadArgument, ProcessFailed
 from twofold.infra.process import supervisor
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.status.parts.unloaded_dags import why_unloaded
 
 

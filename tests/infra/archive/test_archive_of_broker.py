@@ -30,7 +30,7 @@ from twofold.infra.kafka.record_columns import COLUMNS, HEADERS, RECORD
 from twofold.infra.kafka.topic_admin import TopicSpec
 from twofold.infra.kafka.uncommitted_offsets import in_transactions
 from twofold.infra.process import supervisor
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,6 +18,7 @@ import cramjam
 import pytest
 from kafka.record import MemoryRecords
 
+from tests import ROOT
 from tests.infra.archive.archived_logs import (
     ABORT,
     COMMIT,
@@ -40,7 +41,6 @@ from twofold.infra.archive.read_plan import Archive
 from twofold.infra.archive.segment_reader import read_all
 from twofold.infra.errors import CorruptSegment
 from twofold.infra.kafka.record_columns import SCHEMA
-from twofold.infra.settings import ROOT
 
 MUTATIONS = 10_000
 LONGEST_S = 30  # what loops for ever takes longer; a code path that numba compiles for the first time takes some

@@ -12,7 +12,7 @@ from twofold.infra.capture.captured_table import Capture
 from twofold.infra.capture.catalog_changes import is_read_as, lost_since, to_note, unfit_table
 from twofold.infra.capture.debezium_connector import publish
 from twofold.infra.capture.table_catalog import CatalogColumn, CatalogTable, note_again, table_today
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 PEOPLE = Capture(
     topic="bank.people", table="public.people", columns={"id": "long", "name": "string"}, primary_key=("id",)

@@ -16,7 +16,7 @@ from twofold.infra.capture.debezium_connector import configuration, require_no_g
 from twofold.infra.capture.log_marks import MARK_CHANGES
 from twofold.infra.errors import CaptureFailed
 from twofold.infra.postgres.database_connection import supervised_address
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.targets.open_target import DATABASE
 
 CAPTURE = Capture(topic="bank.people", table="public.people")

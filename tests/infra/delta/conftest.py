@@ -11,7 +11,7 @@ import pytest
 from tests.infra.delta.counts import NAME, SCHEMA
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Engine, Settings
+from twofold.infra.project.settings import Engine, Settings
 
 ENGINES = [pytest.param("delta-rs"), pytest.param("spark", marks=pytest.mark.spark)]
 

@@ -18,8 +18,8 @@ from twofold.infra.delta.compaction import compact
 from twofold.infra.delta.delta_writer import Writer, Written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import QualityFailed, SchemaMismatch
+from twofold.infra.project.settings import Engine, Settings
 from twofold.infra.rows.sizes import collect_if_small
-from twofold.infra.settings import Engine, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

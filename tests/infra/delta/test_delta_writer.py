@@ -14,7 +14,7 @@ from tests.infra.delta.counts import NAME, SCHEMA, Row, difference, rows, stamp,
 from twofold.infra.delta.delta_writer import Writer, Written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import QualityFailed, SchemaMismatch
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 
 @pytest.fixture

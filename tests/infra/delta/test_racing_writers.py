@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from tests import ROOT
 from tests.infra.delta.counts import NAME, SCHEMA, rows, stamp, stored
 from twofold.infra.delta.delta_writer import Writer, Written
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +102,7 @@ CHILD = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 

@@ -22,7 +22,7 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.table_copy import copy_table
 from twofold.infra.delta.trim import Limits, Seen, Trim, next_floor
 from twofold.infra.errors import ChangesGone, WriteConflict
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 NAME = "plant.hours"
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64())])

@@ -14,15 +14,15 @@ from typing import Any
 import fastavro
 import pytest
 
+from tests import ROOT
 from tests.infra.conftest import free_port
 from tests.infra.encodings.subjects import decoded, framed, reason, write_schemas
 from tests.servers import wait_until
-from twofold.infra import jars
 from twofold.infra.encodings import schema_files
 from twofold.infra.errors import RegistryUnreachable
 from twofold.infra.java import java, java_version
 from twofold.infra.kafka.schema_registry import SchemaRegistry
-from twofold.infra.settings import ROOT
+from twofold.infra.project import jars
 from twofold.tables.declare.topic import Topic
 
 PLACE = ROOT / ".twofold" / "registry"

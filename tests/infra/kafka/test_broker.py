@@ -18,7 +18,7 @@ from twofold.infra.kafka import broker as kafka
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.topic_admin import PartitionOffsets, TopicSpec
 from twofold.infra.process import supervisor
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 pytestmark = pytest.mark.platform
 

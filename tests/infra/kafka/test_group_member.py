@@ -10,7 +10,7 @@ from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.group_member import GroupMember, joined
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.kafka.topic_admin import TopicSpec
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 pytestmark = pytest.mark.platform
 

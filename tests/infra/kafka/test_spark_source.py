@@ -11,7 +11,7 @@ from kafka import KafkaProducer
 from twofold.infra.archive.log_union import broker_frame
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.topic_admin import TopicSpec
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

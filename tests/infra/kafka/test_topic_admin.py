@@ -13,7 +13,7 @@ from tests.infra.conftest import free_port
 from twofold.infra.errors import BrokerUnreachable
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.topic_admin import TopicSpec
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 
 @pytest.fixture

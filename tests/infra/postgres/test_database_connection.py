@@ -17,7 +17,7 @@ from tests.support.sql_script import statements
 from twofold.infra.errors import DatabaseUnreachable, StatementRefused
 from twofold.infra.postgres import database_connection
 from twofold.infra.postgres.database_connection import address, connected, password, query
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 pytestmark = pytest.mark.platform
 

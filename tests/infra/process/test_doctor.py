@@ -10,7 +10,7 @@ import pytest
 
 from twofold.infra.process import doctor, supervisord
 from twofold.infra.process.doctor import Finding
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 
 def finding(settings: Settings, name: str) -> Finding:

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests import ROOT
 from tests.infra.conftest import Eventually
 from twofold.infra.process.process_reaper import TAGS, ReaperCommand, has_ended, with_tag
-from twofold.infra.settings import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel keeps these promises on Linux only")
 

@@ -9,8 +9,8 @@ import time
 import psutil
 import pytest
 
+from tests import ROOT
 from twofold.infra.process.process_reaper import has_ended
-from twofold.infra.settings import ROOT
 
 RUN = """
 import subprocess, sys

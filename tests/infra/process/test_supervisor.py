@@ -18,7 +18,7 @@ from twofold.infra.process import supervisor, supervisord
 from twofold.infra.process.process_reaper import has_ended, tagged_processes
 from twofold.infra.process.supervisor import ProcessState
 from twofold.infra.process.supervisord import Program
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 FAILS_TWICE = """
 import pathlib, sys, time

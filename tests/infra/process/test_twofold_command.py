@@ -8,7 +8,7 @@ import pytest
 
 from twofold.infra.process import twofold_command
 from twofold.infra.process.twofold_command import Answer, run_command
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 SCRIPT = """#!/bin/sh
 case "$1" in
@@ -28,7 +28,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "twofold"
     script.write_text(SCRIPT)
     script.chmod(0o755)
-    monkeypatch.setattr(twofold_command, "ROOT", tmp_path)
+    monkeypatch.setattr(twofold_command, "PROGRAM", (str(script),))
 
 
 def test_an_answer_is_what_the_command_prints_with_its_settings(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from twofold.infra.java import java
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark import class_data_sharing
 from twofold.infra.spark.spark_session import class_options
 

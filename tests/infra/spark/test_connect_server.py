@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import ROOT
 from tests.connect_session import remote
 from twofold.infra.errors import BadSetting
 from twofold.infra.process import supervisor
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_client import find_endpoint
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.platform
 LONG_JOB = """
 import sys, time
 from pathlib import Path
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_client import open_session
 
 def beat(pieces):

@@ -14,7 +14,7 @@ from pyspark.sql.connect.client import SparkConnectClient
 
 from tests.infra.conftest import free_port
 from twofold.infra.errors import BadArgument, BadSetting, SparkUnreachable
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark import spark_client
 from twofold.infra.spark.spark_client import connect, find_endpoint, naming_lost_server
 from twofold.infra.spark.spark_session import MEANING

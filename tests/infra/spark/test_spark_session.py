@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from twofold.infra.errors import BadSetting, SparkUnreachable
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark import executors
 from twofold.infra.spark.spark_session import configuration
 

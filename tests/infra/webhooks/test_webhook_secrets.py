@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from twofold.infra.errors import BadSetting
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.signatures import secret_fault
 from twofold.infra.webhooks.webhook_secrets import add_missing, read_secrets, secrets_fault
 

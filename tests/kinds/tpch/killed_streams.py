@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.kinds.tpch.tpch_declarations import take_in
 from tests.worlds import World
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint

@@ -20,7 +20,7 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.worlds]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.tables.declared import a_table
 from twofold import to_webhook
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.follow import runner
 from twofold.tables.declare.registry import Registry
 

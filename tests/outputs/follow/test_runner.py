@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from tests import ROOT
 from tests.outputs.followed_table import FollowedTable, hour
 from tests.support.postgres import Server
 from twofold import to_postgres
@@ -29,7 +30,7 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, BadSetting, ProcessFailed
 from twofold.infra.process.file_locks import is_held
 from twofold.infra.process.ports import free_port
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.copy_comparison import compare_copy
 from twofold.outputs.follow import runner
 from twofold.outputs.follow.output_state import StateFile

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from tests import ROOT
 from tests.harness.tiers import this_run
 from tests.infra.webhooks.signed import secret
 from tests.outputs.follow.test_runner import reports, running, until
@@ -27,7 +28,6 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting
 from twofold.infra.process import supervisor
 from twofold.infra.process.ports import free_port
-from twofold.infra.settings import ROOT
 from twofold.outputs.follow import runner
 from twofold.outputs.follow.output_state import StateFile
 from twofold.outputs.refused_rows import REFUSED

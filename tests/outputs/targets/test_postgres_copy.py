@@ -26,7 +26,7 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting, DatabaseUnreachable, StatementRefused, TryAgain, WriteConflict
 from twofold.infra.postgres import postgres_server
 from twofold.infra.postgres.database_connection import Connection, connected_to, supervised_address
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs import next_step as reading
 from twofold.outputs.refused_rows import Refused
 from twofold.outputs.targets import postgres_copy

@@ -17,7 +17,7 @@ from tests.outputs.killed_steps import check_killed_steps, killed_after
 from tests.outputs.test_next_step import EVENTS, run_events, small_pages
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs import next_step as reading
 from twofold.outputs.refused_rows import Refused
 from twofold.outputs.targets import search_index

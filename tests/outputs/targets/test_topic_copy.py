@@ -26,7 +26,7 @@ from twofold import to_topic
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting, BrokerUnreachable, ChangesGone, WriteConflict
 from twofold.infra.kafka.compacted_topic import NewestValues, TransactionalWriter
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.copy_comparison import compare_copy
 from twofold.outputs.refused_rows import Refused
 from twofold.outputs.resend import resend_all, resume

@@ -26,7 +26,7 @@ from tests.outputs.webhook_receiver import Receiver, Request, receiving
 from twofold import between, to_webhook
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, ChangesGone, WriteConflict
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.next_step import next_step
 from twofold.outputs.targets import webhook_queue
 

@@ -14,11 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests import ROOT
 from tests.servers import wait_until
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.kafka.topic_admin import TopicSpec
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.outputs.work.work_queue import QueueCounts, WorkQueue, count
 
 pytestmark = pytest.mark.platform

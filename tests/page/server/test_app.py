@@ -19,13 +19,14 @@ import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
+from tests import ROOT
 from tests.page.small_platform import BROKEN, CATALOG, DAYS, HOURS, NOW, READINGS, entry, query, saved, snapshot, table
 from tests.status.test_fold import append
 from tests.status.test_window_life import HISTORY
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
 from twofold.batch.ledgers.run_result import Audited
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import plain, shown
 from twofold.page.known import Knowledge
 from twofold.page.row_story import Story
@@ -424,7 +425,7 @@ def test_the_server_loads_no_declaration_and_no_engine(settings: Settings, lake:
 import sys
 from pathlib import Path
 from fastapi.testclient import TestClient
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.page.known import Knowledge
 from twofold.page.server.app import application
 settings = Settings(home=Path(sys.argv[1]))

@@ -22,7 +22,7 @@ from tests.support.npm_package import fetched, file_of
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.ports import free_port
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import plain
 from twofold.page.known import Knowledge
 from twofold.page.row_story import Story

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from tests.page.server.test_app import page
 from tests.page.small_platform import BROKEN, DAYS, HOURS, READINGS, saved
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.status.parts.series import Growth, Point
 from twofold.status.store import Store
 

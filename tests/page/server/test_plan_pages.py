@@ -11,7 +11,7 @@ from tests.page.server.test_app import Elements, client, hostile, page
 from tests.page.small_platform import HOURS, saved
 from twofold.batch.plan.plan import Plan, Plans, TableChange
 from twofold.batch.plan.plan_text import markdown
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 NOW = datetime.now(UTC)
 

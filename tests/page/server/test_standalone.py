@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from tests.page.server.test_app import PAGES
 from tests.page.small_platform import saved
 from twofold.infra.airflow.airflow_processes import passwords
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.page.known import Knowledge
 from twofold.page.server.app import application
 from twofold.page.server.standalone import address, signed_in

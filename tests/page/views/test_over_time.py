@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.page.small_platform import HOURS, READINGS, saved
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.page.known import Knowledge, Known
 from twofold.page.views.over_time import _fitted, _rates, catch_up_s, table_over_time
 from twofold.status.parts.series import SPANS, Growth, Point

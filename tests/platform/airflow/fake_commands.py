@@ -19,7 +19,7 @@ from twofold.batch.plan.plan import LASTS, Plan, Plans, TableChange
 from twofold.cli.__main__ import main
 from twofold.infra.airflow.dag_names import dag_run_of
 from twofold.infra.errors import NotArchived, QualityFailed
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.quality.check_result import Verdict
 from twofold.streaming.rebuild.lost_state import Recovery
 from twofold.tables.declare.registry import load

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.infra.conftest import free_port
 from twofold.infra.airflow.airflow_api import Client
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 
 LONGEST_S = 600
 RUN_TIMEOUT_S = 600

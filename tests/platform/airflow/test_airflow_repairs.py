@@ -14,7 +14,7 @@ from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.topic_admin import reach
 from twofold.infra.process import supervisor
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 

@@ -15,7 +15,7 @@ from twofold.batch.plan.plan import Plans
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.errors import BadArgument, ProcessFailed
 from twofold.infra.process.readiness import until_answered
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 
 pytestmark = pytest.mark.platform

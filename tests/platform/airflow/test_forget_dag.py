@@ -16,7 +16,7 @@ from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.airflow.airflow_processes import directory
 from twofold.infra.delta.lake import Lake
 from twofold.infra.keys.key_store import KeyStore, Person, make_keys
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.record_sealer import sealing
 

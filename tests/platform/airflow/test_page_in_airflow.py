@@ -18,7 +18,7 @@ from twofold.batch.plan.plan import Plans
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.airflow.airflow_processes import passwords
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 

@@ -14,7 +14,7 @@ from tests.dags.test_page_plugin import PATHS
 from tests.servers import wait_until
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.airflow.airflow_processes import base_url, passwords
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 pytestmark = pytest.mark.platform
 

@@ -9,7 +9,7 @@ from tests.support.captured_bank import Bank, kill
 from twofold.infra.capture import kafka_connect
 from twofold.infra.kafka import broker
 from twofold.infra.postgres import postgres_server
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 
 class Check:

@@ -33,7 +33,7 @@ from twofold.infra.errors import BadArgument, TwofoldError
 from twofold.infra.kafka import broker as kafka
 from twofold.infra.postgres import postgres_server
 from twofold.infra.postgres.database_connection import connected
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 KILLS = this_run.kills or 3
 SEED = this_run.seed

@@ -21,7 +21,7 @@ from tests.platform.capture.people_checks import ChangedColumns, ChangedKeys, Ev
 from tests.platform.capture.required_copies import people_in, recapture_people
 from tests.platform.capture.topic_checks import Encrypted, LargeTransaction, Outbox, Partitions
 from tests.support.captured_bank import Bank
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 CHECKS = (
     EveryType(),

@@ -17,12 +17,14 @@ from pathlib import Path
 
 from deltalake import CommitProperties
 
+from tests import ROOT
 from tests.platform.homes.packed_home import archive_of, pack
 from tests.servers import wait_until
 from tests.support.demos import DAYS, command, faults, own_checkout, run_demo, settings_of, short
 from twofold.infra.delta.lake import Lake
 from twofold.infra.postgres.database_connection import query
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.project import VARIABLE
+from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DATAFUSION
 from twofold.traffic.sources import MISSIONS, SOURCES
 
@@ -89,7 +91,7 @@ def main(name: str) -> None:
         return
     own_checkout(checkout)
     python = [str(checkout / ".venv" / "bin" / "python"), "-m", "tests.platform.homes.pack_home", name]
-    subprocess.run(python, cwd=checkout, env={**os.environ, "PYTHONPATH": str(checkout / "src")}, check=True)
+    subprocess.run(python, cwd=checkout, env={**os.environ, VARIABLE: str(checkout)}, check=True)
     pack(Settings(home=PLACE / "home"), archive_of(name))
 
 

@@ -24,7 +24,7 @@ from twofold.batch.plan.plan import LASTS, Plans
 from twofold.infra.delta.lake import Lake
 from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.infra.postgres.postgres_server import UNPRIVILEGED, data_directory
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.registry import load
 

@@ -17,13 +17,14 @@ from typing import Any
 import psutil
 import pytest
 
+from tests import ROOT
 from tests.platform.homes.packed_home import Content, Facts, archive_of, content, reader, scan_of, unpack
 from tests.servers import wait_until
 from tests.support.demos import DAYS, command, faults, processes_of, run_demo
 from twofold.batch.plan.plan import Plan, Plans
-from twofold.infra.chosen_domains import driver_name
 from twofold.infra.process import supervisor
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.chosen_domains import driver_name
+from twofold.infra.project.settings import Settings
 from twofold.status.observer import Observer
 from twofold.tables.declare.registry import load, running
 from twofold.traffic.sources import MISSIONS, SOURCES

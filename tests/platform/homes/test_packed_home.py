@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -17,7 +19,7 @@ from twofold.batch.plan.plan import Plans
 from twofold.batch.plan.plan_text import markdown
 from twofold.infra.airflow.airflow_processes import passwords
 from twofold.infra.delta.lake import QUARANTINE, Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.webhook_secrets import add_missing, read_secrets
 from twofold.status.observer import Observer
 from twofold.tables.declare.registry import load, running
@@ -60,6 +62,20 @@ def test_nothing_is_asked_about(home: Settings) -> None:
     registry = running(home)
     assert list(registry.domains) == ["flights", "shop"]
     assert [str(change) for change in code_changes(Lake(home), registry, registry.domains)] == []
+
+
+def test_airflow_can_read_the_dags_that_it_has_stored(home: Settings) -> None:
+    from airflow._shared.module_loading import qualname
+
+    from twofold.dags.plugins.twofold_timetables import TwofoldTimetables
+
+    [file] = (home.home / "airflow").glob("*.db")
+    with closing(sqlite3.connect(file)) as database:
+        stored = [row[0] for row in database.execute("SELECT coalesce(data, '') FROM serialized_dag")]
+    named = {name for dag in stored for name in re.findall(r"[\w.]*day_partitions\.\w+", dag)}
+    assert len(stored) > 50
+    assert named, "some DAGs have a run for each day"
+    assert named <= {qualname(timetable) for timetable in TwofoldTimetables.timetables}
 
 
 def test_status_knows_its_rows(home: Settings) -> None:

@@ -18,7 +18,7 @@ from twofold.tables.declare.registry import load
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 pytestmark = pytest.mark.spark
 

@@ -21,7 +21,7 @@ from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.encodings import schema_files
 from twofold.infra.kafka.record_columns import HEADERS_TYPE
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import Decoder
 

@@ -26,7 +26,7 @@ from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, events_sche
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 MINUTE = 60_000
 IDLE = Heartbeat(idle_timeout_ms=10 * MINUTE, newest_ms=5, appended_ms=0)

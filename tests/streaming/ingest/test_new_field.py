@@ -21,7 +21,7 @@ from twofold.tables.refresh.open_platform import Platform
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,8 @@ import pytest
 from tests.streaming.ingest.small_domain import OTHER, READ, Domain
 from tests.streaming.ingest.small_log import reading
 from twofold.infra.delta.lake import Lake
+from twofold.infra.project.settings import Settings
 from twofold.infra.rows.sizes import RECORD_BYTES, REVISED, is_small
-from twofold.infra.settings import Settings
 from twofold.streaming.ingest.topic_writer import TopicWriter, read_if_small
 
 MANY = 300

@@ -18,7 +18,7 @@ from twofold.batch.ledgers.run_result import RunResult
 from twofold.batch.reconcile import reconcile_tables
 from twofold.infra.errors import BadArgument, DefinitionChanged
 from twofold.infra.instants import Interval, epoch_ms
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.maintain.stateful_query import Maintain
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.refresh import Refresher

@@ -12,7 +12,7 @@ import pytest
 
 from tests.tables.declared import written
 from tests.worlds import World
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 
 if TYPE_CHECKING:

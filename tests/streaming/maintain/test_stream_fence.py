@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from twofold.infra.delta.lake import Lake
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 NAME = "flights.delays_by_hour"
 

@@ -22,7 +22,7 @@ from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from twofold.infra.settings import Settings
+    from twofold.infra.project.settings import Settings
 
 pytestmark = pytest.mark.spark
 

@@ -18,7 +18,7 @@ from tests.tables.declared import edited
 from tests.worlds import World
 from twofold.batch.reconcile import correct
 from twofold.infra.errors import BadArgument, UnexplainedDifference
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.streaming.rebuild.lost_state import Recover, Recovery
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.open_platform import Platform

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests import ROOT
 from tests.plant import HOURS, plant
 from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, bound_as, edited, written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.python_source import _parsed
-from twofold.infra.settings import ROOT
 from twofold.tables.declare.code_fingerprint import fingerprint, read_code
 from twofold.tables.declare.encodings import ENCODINGS, find_encoding
 from twofold.tables.declare.registry import Registry, load

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests import ROOT
 from tests.tables.declared import TOPIC_FILE, edited, proved, written
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.settings import ROOT
 from twofold.tables.declare.code_fingerprint import fingerprint
 from twofold.tables.declare.declaration_files import mistakes_in
 from twofold.tables.declare.parameter_checks import BOUND

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
-from twofold.infra.chosen_domains import choose_domains
 from twofold.infra.errors import BadArgument, BadDeclaration
-from twofold.infra.settings import Settings
+from twofold.infra.project.chosen_domains import choose_domains
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.analysis import whole_scopes
 from twofold.tables.declare.registry import Registry, _log_faults, load, running, running_domains
 
@@ -331,7 +331,7 @@ def mills(folder: Path) -> Registry:
 
 def test_a_chosen_domain_that_cannot_be_loaded_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     every, settings = mills(tmp_path / "tables"), Settings(home=tmp_path / "home")
-    monkeypatch.setattr("twofold.tables.declare.registry._own", lambda: every)
+    monkeypatch.setattr("twofold.tables.declare.registry._own", lambda _: every)
     assert running(settings) is every
     assert running_domains(settings) == []
     choose_domains(settings, ["yard", "plant", "gone"])
@@ -357,7 +357,7 @@ def test_what_is_left_out_is_logged_once_unless_the_caller_lists_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     every = mills(tmp_path / "tables")
-    monkeypatch.setattr("twofold.tables.declare.registry._own", lambda: every)
+    monkeypatch.setattr("twofold.tables.declare.registry._own", lambda _: every)
     monkeypatch.setattr("twofold.tables.declare.registry._log_faults", functools.cache(_log_faults.__wrapped__))
 
     def logged() -> list[str]:  # clients of a broker that other tests stopped go on logging

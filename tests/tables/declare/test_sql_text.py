@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import ROOT
 from tests.tables.declared import a_table, written
 from tests.worlds import World
 from twofold import sql
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.analysis import open_call
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.table import Strategy

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tables.declared import TOPIC_FILE, edited, written
 from twofold.infra.delta.lake import Lake
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import ensure_topics_of, opened
 

@@ -15,7 +15,7 @@ from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration, QualityFailed
 from twofold.infra.instants import Interval, epoch_ms
-from twofold.infra.settings import Engine, Settings
+from twofold.infra.project.settings import Engine, Settings
 from twofold.quality.rules import between, unique
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
 from twofold.tables.declare.registry import Registry

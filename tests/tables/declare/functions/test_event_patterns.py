@@ -13,7 +13,7 @@ import pytest
 
 from tests.tables.declared import written
 from tests.worlds import World
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare import registry
 from twofold.tables.declare.functions.event_patterns import Event, Match, _by_key, find_matches, times_then
 from twofold.tables.flights.missed_turnarounds import late_after_late

@@ -11,7 +11,7 @@ import pytest
 
 from tests.worlds import Keyed, World
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.functions.stored_searches import search_matches, search_terms
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.scope import scopes_of

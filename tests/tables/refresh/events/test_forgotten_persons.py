@@ -31,7 +31,7 @@ from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.infra.keys.reader import Reader
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.status.parts.plain_text import plain_text_problems
 from twofold.streaming.ingest.topic_writer import TopicWriter
 from twofold.tables.declare.registry import Registry, load

@@ -20,7 +20,7 @@ from twofold.infra.encodings.json.json_fields import MOST_DEPTH, is_deep
 from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from twofold.infra.keys.ciphertext import RECORD, is_sealed, unseal
 from twofold.infra.keys.key_store import KeyStore, make_keys
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from twofold.tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined

@@ -12,7 +12,7 @@ import pytest
 from tests.tables.declared import written
 from tests.worlds import World
 from twofold.infra.keys.key_store import KeyStore, Person, make_keys
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.acceptance import definition
 from twofold.tables.refresh.events.record_sealer import RecordSealer

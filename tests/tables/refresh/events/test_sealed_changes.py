@@ -19,7 +19,7 @@ from twofold.infra.capture.captured_table import LOST, MARK_PREFIX, UNCHANGED
 from twofold.infra.capture.debezium_decoder import names_no_row, snapshot_of
 from twofold.infra.keys.ciphertext import RECORD, is_sealed, unseal
 from twofold.infra.keys.key_store import KeyStore, Person, make_keys
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from twofold.tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined

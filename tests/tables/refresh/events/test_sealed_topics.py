@@ -14,7 +14,7 @@ from twofold import Topic, field, personal
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.keys.key_store import KeyStore, make_keys
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.events import sealed_topics
 from twofold.tables.refresh.events.sealed_topics import require_sealed
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from twofold.infra.chosen_domains import choose_domains, chosen_domains
-from twofold.infra.settings import Settings
+from twofold.infra.project.chosen_domains import choose_domains, chosen_domains
+from twofold.infra.project.settings import Settings
 
 
 def test_a_choice_is_kept_until_the_next_one(settings: Settings) -> None:

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from twofold.infra.atomic_write import write_atomically
-from twofold.infra.settings import ROOT, Settings
+from twofold.infra.project.project import project
+from twofold.infra.project.settings import Settings
 
 
 def chosen_domains(settings: Settings) -> list[str]:
@@ -29,7 +30,7 @@ def declarations_digest(domains: Iterable[str]) -> str:
     """Computes a digest of the declaration files of these domains, which a process loads once."""
     declared = hashlib.sha256()
     for domain in domains:
-        for path in sorted((ROOT / "tables" / domain).glob("*.py")):
+        for path in sorted((project().tables / domain).glob("*.py")):
             declared.update(path.read_bytes())
     return declared.hexdigest()[:12]
 

@@ -1,26 +1,28 @@
-"""Settings: places, ports and limits, read once from the environment."""
+"""Settings: places, ports and limits, read once from the environment and from the project's file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from twofold.infra.errors import BadSetting
+from twofold.infra.project.project import VARIABLE, project
 
 Engine = Literal["auto", "spark", "delta-rs"]
 Switch = Literal["off", "on"]
 
-ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "TWOFOLD_"
 SECRETS = frozenset({"airflow_password", "spark", "schema_registry", "database", "key_of_keys"})
 IN_PROCESS = "local"
 ADMIN = "admin"
 """The user of Airflow that is always there, and its role."""
 ROLES = ("viewer", "user", "op", ADMIN)
+_PLACES = frozenset({"home", "lake", "archive", "destinations", "keys", "webhook_secrets"})
+"""Files and folders: in the project's file those that are not absolute lie below its folder."""
 _CHOICES = {"Engine": get_args(Engine), "Switch": get_args(Switch)}
 _NOT_IN_PATHS = r"%[]\^|{}*?"
 """delta-rs panics at some of these and mistakes others; Spark takes the rest for patterns."""
@@ -36,9 +38,12 @@ def _setting(default: T, doc: str) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Every setting of the platform; each is the environment variable `TWOFOLD_<NAME>`."""
+    """Every setting of the platform: `TWOFOLD_<NAME>` of the environment, `<name>` of the project's file."""
 
-    home: Path = _setting(ROOT / ".twofold", "directory that holds all state of this checkout")
+    home: Path = field(
+        default_factory=lambda: project().folder / ".twofold",
+        metadata={"doc": "directory that holds all state of the project"},
+    )
     lake: str = _setting("", "the directory of the Delta tables; empty: `lake` under home")
     archive: str = _setting("", "where the broker keeps archived segments; empty: `tiered` under home")
     bootstrap: str = _setting("", "Kafka bootstrap servers of a cluster of yours; empty: the supervised broker")
@@ -233,38 +238,28 @@ class Settings:
 
     @property
     def jars(self) -> Path:
-        """The JVM jars of this checkout, shared by every home."""
-        return ROOT / ".twofold" / "jars"
+        """The JVM jars, which homes share."""
+        return project().cache / "jars"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """Reads the settings from the variables `TWOFOLD_*`.
+        """Reads the settings: the variables `TWOFOLD_*`, else the project's file, else the defaults.
 
         Raises:
-            BadSetting: a value of the wrong type, a variable that no setting has, or a folder that cannot hold tables.
+            BadSetting: a value of the wrong type, a setting that there is not, a secret in the file, a folder that
+                cannot hold tables, or no project.
         """
-        environment = os.environ if environment is None else environment
-        declared = {f.name: f for f in fields(cls)}
-        values: dict[str, object] = {}
-        for variable, text in environment.items():
-            if not variable.startswith(PREFIX):
-                continue
-            name = variable.removeprefix(PREFIX).lower()
-            if name not in declared:
-                raise BadSetting(
-                    f"{variable} is not a setting.",
-                    hint=f"The settings are {', '.join(PREFIX + n.upper() for n in declared)}.",
-                )
-            values[name] = _parse(variable, text, declared[name].type)
-        settings = cls(**values)  # type: ignore[arg-type]
+        given = given_settings(os.environ if environment is None else environment)
+        settings = cls(**{name: one.value for name, one in given.items()})  # type: ignore[arg-type]
         _require_place("HOME", str(settings.home))
         _require_place("LAKE", settings.lake)
         _require_users(settings.airflow_users)
         return settings
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment variables that pass these settings to a child process."""
-        return {PREFIX + f.name.upper(): str(getattr(self, f.name)) for f in fields(self)}
+        """Returns the environment variables that pass these settings, and the project, to a child process."""
+        settings = {PREFIX + f.name.upper(): str(getattr(self, f.name)) for f in fields(self)}
+        return {VARIABLE: str(project().folder), **settings}
 
     def shown(self) -> dict[str, str]:
         """Returns the settings for display, with secrets masked."""
@@ -272,6 +267,56 @@ class Settings:
             f.name: "***" if f.name in SECRETS and getattr(self, f.name) else str(getattr(self, f.name))
             for f in fields(self)
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """A setting that has no default value.
+
+    Attributes:
+        origin: the environment variable, or the file.
+    """
+
+    value: object
+    origin: str
+
+
+def given_settings(environment: Mapping[str, str]) -> dict[str, Given]:
+    """Returns the settings that the environment or the project's file has, by name.
+
+    Raises:
+        BadSetting: a value of the wrong type, a setting that there is not, or a secret in the file.
+    """
+    kinds = {f.name: f.type for f in fields(Settings)}
+    file = project().file
+    given: dict[str, Given] = {}
+    for name, value in project().settings.items():
+        _require_known(name, kinds, f"{file}: {name}")
+        if name in SECRETS:
+            raise BadSetting(
+                f"{file}: {name} may hold a secret, which a file that is shared must not.",
+                hint=f"Set {PREFIX}{name.upper()} in the environment.",
+            )
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise BadSetting(f"{file}: {name}={value!r}: expected a text or a whole number.")
+        text = str(file.parent / Path(str(value)).expanduser()) if _is_path(name, value) else str(value)
+        given[name] = Given(value=_parse(name, text, kinds[name], f"{file}: {name}"), origin=str(file))
+    for variable, text in environment.items():
+        if variable.startswith(PREFIX) and variable != VARIABLE:
+            name = variable.removeprefix(PREFIX).lower()
+            _require_known(name, kinds, variable)
+            given[name] = Given(value=_parse(name, text, kinds[name], variable), origin=variable)
+    return given
+
+
+def _is_path(name: str, value: object) -> bool:
+    return name in _PLACES and bool(value) and "://" not in str(value)
+
+
+def _require_known(name: str, names: Collection[str], place: str) -> None:
+    if name not in names:
+        listed = ", ".join(PREFIX + known.upper() if place.startswith(PREFIX) else known for known in names)
+        raise BadSetting(f"{place} is not a setting.", hint=f"The settings are {listed}.")
 
 
 def _require_place(name: str, place: str) -> None:
@@ -304,7 +349,8 @@ def _is_address(text: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
 
 
-def _parse(variable: str, text: str, kind: object) -> object:
+def _parse(name: str, text: str, kind: object, place: str) -> object:
+    """Parses a value; `place` says in errors where it was found."""
     if kind == "Path":
         return Path(text).expanduser().resolve()
     if kind == "int":
@@ -312,21 +358,21 @@ def _parse(variable: str, text: str, kind: object) -> object:
             number = int(text)
         except ValueError:
             number = -1
-        if number < 0 or (variable.endswith("_PORT") and not 0 < number < 65536):
-            expected = "a port from 1 to 65535" if variable.endswith("_PORT") else "a whole number, 0 or more"
-            raise BadSetting(f"{variable}={text!r}: expected {expected}.", hint=f"Unset {variable} to get its default.")
+        if number < 0 or (name.endswith("_port") and not 0 < number < 65536):
+            expected = "a port from 1 to 65535" if name.endswith("_port") else "a whole number, 0 or more"
+            raise BadSetting(f"{place}={text!r}: expected {expected}.", hint=f"Unset {place} to get its default.")
         return number
-    if variable == PREFIX + "SPARK" and text not in ("", IN_PROCESS) and not text.startswith("sc://"):
+    if name == "spark" and text not in ("", IN_PROCESS) and not text.startswith("sc://"):
         raise BadSetting(
-            f"{variable}={text!r}: expected sc://host:port/..., {IN_PROCESS}, or nothing.",
-            hint=f"Unset {variable} to use the supervised Spark server.",
+            f"{place}={text!r}: expected sc://host:port/..., {IN_PROCESS}, or nothing.",
+            hint=f"Unset {place} to use the supervised Spark server.",
         )
-    if variable == PREFIX + "AIRFLOW_URL" and text and not _is_address(text):
+    if name == "airflow_url" and text and not _is_address(text):
         raise BadSetting(
-            f"{variable}={text!r}: expected http:// or https://, a host, and a path or none.",
-            hint=f"Unset {variable} if people reach Airflow on 127.0.0.1.",
+            f"{place}={text!r}: expected http:// or https://, a host, and a path or none.",
+            hint=f"Unset {place} if people reach Airflow on 127.0.0.1.",
         )
     choices = _CHOICES.get(str(kind), ())
     if choices and text not in choices:
-        raise BadSetting(f"{variable}={text!r}: expected one of {', '.join(choices)}.", hint=f"Unset {variable}.")
+        raise BadSetting(f"{place}={text!r}: expected one of {', '.join(choices)}.", hint=f"Unset {place}.")
     return text

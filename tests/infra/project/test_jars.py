@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from twofold.infra import jars
 from twofold.infra.errors import MissingTool
-from twofold.infra.jars import Jar
-from twofold.infra.settings import Settings
+from twofold.infra.project import jars
+from twofold.infra.project.jars import Jar
+from twofold.infra.project.settings import Settings
 
 ONE = Jar(sha256=hashlib.sha256(b"one").hexdigest(), configuration="spark", organisation="o", name="one", revision="1")
 TEST = replace(ONE, sha256=hashlib.sha256(b"test").hexdigest(), configuration="broker", classifier="test")
@@ -168,5 +168,6 @@ def test_a_fetch_that_fails_says_so_in_one_message(tmp_path: Path, monkeypatch: 
 
 def relocated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings whose jars lie in a place of this test."""
-    monkeypatch.setattr("twofold.infra.settings.ROOT", tmp_path)
+    (tmp_path / "twofold.toml").write_text('cache = ".cache"\n')
+    monkeypatch.setenv("TWOFOLD_PROJECT", str(tmp_path))
     return Settings(home=tmp_path / "home")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from twofold.infra.errors import BadSetting
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:

@@ -1,6 +1,7 @@
 """The JVM jars of Spark's connectors and of the Kafka broker, exactly as `jars.lock` pins them.
 
-Apache Ivy, which is inside pyspark's wheel, fetches them: `python -m twofold.infra.jars`.
+Apache Ivy, which is inside pyspark's wheel, fetches those of a service when it is first prepared, or all of them
+before: `twofold setup`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import importlib.util
 import json
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,9 +21,9 @@ from typing import Literal, get_args
 from xml.etree import ElementTree
 
 from twofold.infra.atomic_write import write_atomically
-from twofold.infra.errors import MissingTool, TwofoldError
+from twofold.infra.errors import MissingTool
 from twofold.infra.java import java
-from twofold.infra.settings import Settings
+from twofold.infra.project.settings import Settings
 
 Configuration = Literal["spark", "broker", "connect", "flink", "registry"]
 
@@ -59,37 +59,43 @@ def pinned(lock: Path = LOCK) -> tuple[Jar, ...]:
     return tuple(_jar(*line) for line in lines)
 
 
-def ensure(settings: Settings) -> None:
-    """Fetches the pinned jars into `settings.jars/<configuration>` and removes all others.
+def ensure(settings: Settings, configurations: Sequence[Configuration] = ()) -> None:
+    """Fetches the pinned jars into `settings.jars/<configuration>` and removes all others there.
 
     Returns immediately if they are there. Safe if several processes call it at once: one resolves, the others wait.
+
+    Args:
+        configurations: what needs them; none: all.
 
     Raises:
         MissingTool: no Java, or the jars cannot be fetched, or a download is not the pinned file.
     """
-    if is_complete(settings):
+    if is_complete(settings, configurations):
         return
     settings.jars.mkdir(parents=True, exist_ok=True)
     with _only_one(settings.jars / ".lock"):
-        if is_complete(settings):
-            return
-        if problems(settings.jars):
-            replace(settings.jars, pinned())
-        _stamp(settings.jars)
+        missing = [one for one in configurations or _configurations(pinned()) if not is_complete(settings, [one])]
+        wanted = [jar for jar in pinned() if jar.configuration in missing]
+        if problems(settings.jars, wanted):
+            replace(settings.jars, wanted)
+        for configuration in missing:
+            write_atomically(_stamp(settings, configuration), fingerprint(settings, configuration))
 
 
-def is_complete(settings: Settings) -> bool:
+def is_complete(settings: Settings, configurations: Sequence[Configuration] = ()) -> bool:
     """Whether the jars were verified against the current `jars.lock` and have kept their sizes and times since."""
-    try:
-        return bool(json.loads((settings.jars / STAMP).read_text()) == _fingerprint(settings.jars))
-    except (OSError, ValueError):
-        return False
+    return all(
+        (stamp := _stamp(settings, one)).exists() and stamp.read_text() == fingerprint(settings, one)
+        for one in configurations or _configurations(pinned())
+    )
 
 
 def problems(directory: Path, jars: Sequence[Jar] | None = None) -> list[str]:
     """Lists the differences between a directory of jars and the pinned ones; empty if none. Reads every byte."""
-    expected = {jar.path: jar.sha256 for jar in (pinned() if jars is None else jars)}
-    files = {directory / path for path in expected if (directory / path).exists()} | {*directory.glob("*/*.jar")}
+    jars = pinned() if jars is None else jars
+    expected = {jar.path: jar.sha256 for jar in jars}
+    files = {directory / path for path in expected if (directory / path).exists()}
+    files |= {path for name in _configurations(jars) for path in (directory / name).glob("*.jar")}
     files_by_name = {str(path.relative_to(directory)): path for path in files}
     missing = [f"{path} is missing" for path in expected if path not in files_by_name]
     extra = [f"{path} is not in {LOCK.name}" for path in files_by_name if path not in expected]
@@ -224,17 +230,15 @@ def _ivy_settings(cache: Path) -> bytes:
     return ElementTree.tostring(root)
 
 
-def _stamp(directory: Path) -> None:
-    write_atomically(directory / STAMP, json.dumps(_fingerprint(directory)))
+def _stamp(settings: Settings, configuration: Configuration) -> Path:
+    return settings.jars / configuration / STAMP
 
 
-def _fingerprint(directory: Path) -> dict[str, list[int] | str]:
-    """Computes a fingerprint of the jars; costs one `stat` per jar."""
-    files: dict[str, list[int] | str] = {"lock": hashlib.sha256(LOCK.read_bytes()).hexdigest()}
-    for path in directory.glob("*/*.jar"):
-        stat = path.stat()
-        files[str(path.relative_to(directory))] = [stat.st_size, stat.st_mtime_ns]
-    return files
+def fingerprint(settings: Settings, configuration: Configuration) -> str:
+    """Returns the sizes and times of the jars of a configuration; costs one `stat` per jar."""
+    stats = {path.name: path.stat() for path in sorted((settings.jars / configuration).glob("*.jar"))}
+    files = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
+    return json.dumps({"lock": hashlib.sha256(LOCK.read_bytes()).hexdigest(), **files})
 
 
 @contextmanager
@@ -245,19 +249,3 @@ def _only_one(lock: Path) -> Iterator[None]:
         for leftover in lock.parent.glob(".resolving-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         yield
-
-
-def main() -> int:
-    """Fetches the missing jars; returns exit code 0 if every jar is there."""
-    settings = Settings.from_environment()
-    try:
-        ensure(settings)
-    except TwofoldError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    print(f"{len(pinned())} jars, verified, in {settings.jars}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

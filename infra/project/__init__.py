@@ -1,0 +1,1 @@
+"""The project whose declarations run: where it is, and what it settles."""

@@ -1,0 +1,138 @@
+"""The project of a command: a folder with declarations, found from where the command is run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from twofold.infra import PACKAGE
+from twofold.infra.errors import BadSetting
+
+FILE = "twofold.toml"
+VARIABLE = "TWOFOLD_PROJECT"
+_OTHER_FILE, _OTHER_TABLE = "pyproject.toml", "tool.twofold"
+_KEYS = ("cache", "settings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A folder with declarations, and what lies beside them.
+
+    Attributes:
+        file: `twofold.toml`, or a `pyproject.toml` that has `[tool.twofold]`.
+        settings: name -> value, as the file has them.
+        cache: the folder of JVM jars and of archives of classes, which projects share.
+    """
+
+    file: Path
+    settings: Mapping[str, Any]
+    cache: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+    @property
+    def tables(self) -> Path:
+        """The folder of declarations: one subfolder for each domain."""
+        return self.folder / "tables"
+
+    @property
+    def schemas(self) -> Path:
+        """The folder of schemas that are files: one subfolder for each subject."""
+        return self.folder / "schemas"
+
+    @property
+    def dags(self) -> Path:
+        """The folder of DAGs of one's own."""
+        return self.folder / "dags"
+
+    def shown(self, path: Path) -> Path:
+        """Shortens the path of a file of the project, or of the platform, for people."""
+        real = path.resolve()
+        for folder in (self.folder, PACKAGE):
+            if real.is_relative_to(folder):
+                return real.relative_to(folder)
+        return path
+
+
+def project() -> Project:
+    """Returns the project of `TWOFOLD_PROJECT`, else that of the working folder or of the nearest folder above it.
+
+    Raises:
+        BadSetting: there is none, or its file cannot be read.
+    """
+    return _project(os.environ.get(VARIABLE, ""), Path.cwd())
+
+
+def found_project() -> Project | None:
+    """Returns the project; None if this process works on none."""
+    try:
+        return project()
+    except BadSetting:
+        return None
+
+
+@lru_cache
+def _project(named: str, working: Path) -> Project:
+    if named:
+        folder = Path(named).expanduser().resolve()
+        if found := _read(folder):
+            return found
+        raise BadSetting(
+            f"{VARIABLE}={named!r}: expected a folder with a {FILE}; it has none.",
+            hint=f"Unset {VARIABLE} to take the nearest project above the working folder.",
+        )
+    for folder in (working, *working.parents):
+        if found := _read(folder):
+            return found
+    raise BadSetting(
+        f"There is no project here: neither {working} nor a folder above it has a {FILE}.",
+        hint="`cd` into your project, or make one: `twofold init NAME`.",
+    )
+
+
+def _read(folder: Path) -> Project | None:
+    """Reads the file of a project; None if the folder has none."""
+    for name, table in ((FILE, ""), (_OTHER_FILE, _OTHER_TABLE)):
+        file = folder / name
+        if not file.is_file():
+            continue
+        try:
+            document: Any = tomllib.loads(file.read_text("utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            if table:  # of other tools, which say so
+                continue
+            raise BadSetting(f"{file}: {error}.", hint="Expected TOML.") from None
+        for part in table.split(".") if table else ():
+            document = document.get(part)
+            if document is None:
+                break
+        else:
+            return _of_document(file, document)
+    return None
+
+
+def _of_document(file: Path, document: Mapping[str, Any]) -> Project:
+    unknown = [key for key in document if key not in _KEYS]
+    settings, cache = document.get("settings", {}), document.get("cache", "")
+    if unknown or not isinstance(settings, dict) or not isinstance(cache, str):
+        raise BadSetting(
+            f"{file}: {unknown[0] if unknown else 'settings' if isinstance(cache, str) else 'cache'} is not expected.",
+            hint="Expected a table of settings, `[settings]`, and perhaps a folder, `cache`.",
+        )
+    place = file.parent / Path(cache).expanduser() if cache else _own_cache()
+    return Project(file=file, settings=settings, cache=place)
+
+
+def _own_cache() -> Path:
+    """Returns the cache of the user, in which versions of the platform with other jars do not meet."""
+    of_user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    locked = hashlib.sha256((PACKAGE / "infra" / "project" / "jars.lock").read_bytes()).hexdigest()
+    return Path(of_user).expanduser() / "twofold" / locked[:12]
