@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from twofold.cli import author, scaffold
 from twofold.cli.commands import (
     as_of_command,
     audit_commands,
@@ -33,6 +32,7 @@ from twofold.cli.commands import (
 from twofold.cli.console import INTERRUPTED, READER_GONE, OutputMode, err, print_error
 from twofold.cli.demo import demo_command
 from twofold.cli.people import keys_commands, people_commands
+from twofold.cli.writing import author, new_project, scaffold
 from twofold.infra.errors import TwofoldError
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
@@ -84,7 +84,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         recapture_command.recapture,
     ),
     "Persons": (people_commands.forget, people_commands.remember, people_commands.export),
-    "Write a declaration": (author.check, author.try_),
+    "Write a declaration": (new_project.init, author.check, author.try_),
 }
 
 

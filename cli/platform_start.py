@@ -21,7 +21,6 @@ from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from twofold.infra.process.supervisord import Program
-    from twofold.infra.project.jars import Configuration
     from twofold.streaming.query.progress import Progress
     from twofold.tables.declare.registry import Registry
 
@@ -163,15 +162,7 @@ def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, s
     if webhooks:
         add_missing(settings, [topic.full_name for topic in webhooks])
     with step("Java and its jars"):
-        jars.ensure(settings, needed_jars(settings, registry))
-
-
-def needed_jars(settings: Settings, registry: Registry) -> list[Configuration]:
-    """Returns whose jars the platform needs, which are fetched when it starts for the first time."""
-    captures = captures_tables(registry)
-    broker: list[Configuration] = ["broker"] if settings.supervises_broker or captures else []
-    connect: list[Configuration] = ["connect"] if captures else []
-    return ["spark", *broker, *connect]
+        jars.ensure(settings, jars.needed(settings, captures=captures))
 
 
 def _servers(settings: Settings, registry: Registry, *, spark: bool) -> list[Program]:

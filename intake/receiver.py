@@ -31,7 +31,7 @@ def programs(settings: Settings, registry: Registry) -> list[Program]:
     return [
         Program(
             name=NAME,
-            command=[sys.executable, "-m", "twofold.intake.receiver"],
+            command=[sys.executable, "-P", "-m", "twofold.intake.receiver"],
             environment={**settings.environment(), "DECLARATIONS": filled},
             stage=1,
             stop_wait_s=40,

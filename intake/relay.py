@@ -58,7 +58,7 @@ def programs(settings: Settings, registry: Registry) -> Iterator[Program]:
             declared = " ".join(f"{topic.full_name}:{encryption(topic)}" for topic in topics)
             yield Program(
                 name=relay_name(domain),
-                command=[sys.executable, "-m", "twofold.intake.relay", domain],
+                command=[sys.executable, "-P", "-m", "twofold.intake.relay", domain],
                 environment={**settings.environment(), "DECLARATIONS": declared},
                 stage=1,
                 stop_wait_s=20,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.worlds import World
+from twofold.testing.worlds import World
 
 Row = Mapping[str, Any]
 BEFORE, AFTER = ("update_preimage", "delete"), ("insert", "update_postimage")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.plant import hour, plant, reading
-from tests.worlds import World
 from twofold.infra.instants import Interval, epoch_ms
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -103,7 +103,8 @@ MOST_LINES_OF_A_PART = {
     "page": 1_850,
     "analysts": 850,
     "dags": 2_700,
-    "cli": 7_500,
+    "testing": 700,
+    "cli": 7_700,
     "traffic": 2_350,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""
@@ -158,7 +159,7 @@ def test_no_code_asks_which_encoding_a_topic_has() -> None:
     code = (
         path
         for path in MODULES
-        if path.parts[0] in ("infra", "tables", "streaming", "outputs", "batch", "intake", "cli", "dags")
+        if path.parts[0] in ("infra", "tables", "streaming", "outputs", "batch", "intake", "testing", "cli", "dags")
     )
     assert [str(path) for path in code if asks.search((ROOT / path).read_text("utf-8"))] == []
 

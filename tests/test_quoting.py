@@ -15,10 +15,10 @@ QUOTING = "infra/sql/"
 NOT_SQL = {
     "batch/ledgers/corrected_rows.py": "a command of a shell",
     "batch/people/certificate.py": "a command of a shell",
-    "cli/capture_scaffold.py": "Python",
+    "cli/writing/capture_scaffold.py": "Python",
     "cli/commands/session_commands.py": "Python",
     "cli/run_view.py": "a command of a shell",
-    "cli/scaffold.py": "Python",
+    "cli/writing/scaffold.py": "Python",
     "dags/dag_docs.py": "Markdown",
     "infra/text/stored_query.py": "a part of a stored query, in a message",
     "page/charts.py": "attributes of SVG, which MarkupSafe escapes",
@@ -35,9 +35,9 @@ READS_SQL = {
 }
 """File -> what its regular expressions read of SQL."""
 READS_OTHER_TEXT = {
-    "cli/capture_scaffold.py": "the name of a captured table, and a size in the name of a type",
+    "cli/writing/capture_scaffold.py": "the name of a captured table, and a size in the name of a type",
     "cli/parsing.py": "offsets, numbers and dates of arguments",
-    "cli/sample.py": "values of sampled records",
+    "cli/writing/sample.py": "values of sampled records",
     "dags/operators/params.py": "fields of forms",
     "infra/airflow/airflow_processes.py": "lines of Airflow's log",
     "infra/capture/captured_table.py": "names of captures",
@@ -56,6 +56,7 @@ READS_OTHER_TEXT = {
     "quality/rule.py": "names of types",
     "quality/rule_values.py": "dates of bounds",
     "streaming/driver.py": "names of exceptions in an error of Spark",
+    "testing/sample_records.py": "the regular expressions of rules, of which it makes values",
     "tables/algebra/plan_mistakes.py": "the value of a literal",
     "tables/declare/analysis.py": "errors of Spark, and the plan that it analysed",
     "tables/declare/code_fingerprint.py": "names of modules, and addresses in texts of values",

@@ -65,14 +65,13 @@ def setup() -> None:
     """
     from subprocess import SubprocessError
 
-    from twofold.cli.platform_start import needed_jars
     from twofold.infra.project import jars
     from twofold.infra.spark import class_data_sharing
     from twofold.tables.declare.registry import running
 
     settings = Settings.from_environment()
     with step(f"JVM jars in {settings.jars}"):
-        jars.ensure(settings, needed_jars(settings, running(settings)))
+        jars.ensure(settings, jars.needed(settings, captures=captures_tables(running(settings))))
     try:
         with step("An archive of their classes"):
             class_data_sharing.ensure(settings)

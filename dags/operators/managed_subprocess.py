@@ -74,7 +74,7 @@ class ManagedSubprocess:
         command_file = self._pid_file.with_suffix(".command")
         command.save(command_file)
         reaper = self._reaper = subprocess.Popen(
-            [sys.executable, "-m", "twofold.infra.process.process_reaper", "--command", str(command_file)],
+            [sys.executable, "-P", "-m", "twofold.infra.process.process_reaper", "--command", str(command_file)],
             cwd=project().folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,

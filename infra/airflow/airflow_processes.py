@@ -86,6 +86,7 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
     address = base_url(settings)
     options = {
         "CORE__DAGS_FOLDER": dags,
+        "DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(_bundles(dags)),
         "CORE__PLUGINS_FOLDER": DAGS / "plugins",
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": 4,
@@ -123,6 +124,14 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
         # Tasks report to the API server of this machine, even if it reaches the network through a proxy.
         "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY"), HOST])),
     }
+
+
+def _bundles(dags: Path) -> list[dict[str, object]]:
+    """Returns what Airflow loads: the DAGs of declarations, and those of the project's own folder."""
+    kind = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    own = project().dags
+    folders = {"dags-folder": dags, **({"project": own} if own.is_dir() and own != DAGS else {})}
+    return [{"name": name, "classpath": kind, "kwargs": {"path": str(path)}} for name, path in folders.items()]
 
 
 def base_url(settings: Settings) -> str:

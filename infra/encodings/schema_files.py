@@ -11,7 +11,8 @@ import msgspec
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.project.project import found_project
 
-FOLDER = project.schemas if (project := found_project()) else Path("schemas")
+_PROJECT = found_project()
+FOLDER = _PROJECT.schemas if _PROJECT else Path("schemas")
 GUIDS = "guids.json"
 
 

@@ -54,8 +54,8 @@ def examine(
         _disk(settings),
         _home(settings),
         *_ports(settings, server_ports(settings, captures=captures, webhooks=webhooks, copies=copies)),
-        _packages(PACKAGE / "requirements.txt"),
-        _jars(settings),
+        *([_packages(locked)] if (locked := PACKAGE / "requirements.txt").exists() else []),
+        _jars(settings, jars.needed(settings, captures=captures)),
         _socket(settings),
     ]
 
@@ -148,14 +148,14 @@ def _packages(requirements: Path) -> Finding:
     )
 
 
-def _jars(settings: Settings) -> Finding:
-    complete = jars.is_complete(settings)
+def _jars(settings: Settings, configurations: Sequence[jars.Configuration]) -> Finding:
+    complete = jars.is_complete(settings, configurations)
     return Finding(
         name="JVM jars",
         ok=complete,
         found=f"{'complete' if complete else 'incomplete or changed'} in {settings.jars}",
-        expected=f"the {len(jars.pinned())} of {jars.LOCK.name}",
-        hint="Run `make setup`.",
+        expected=f"the {sum(jar.configuration in configurations for jar in jars.pinned())} of {jars.LOCK.name}",
+        hint="Run `./twofold setup`.",
     )
 
 

@@ -23,7 +23,7 @@ def end_all_with_this_process() -> str:
     A process of its own waits at a pipe whose other end is held here alone, so that any end of this one closes it.
     """
     mark = str(uuid.uuid4())
-    command = [sys.executable, "-m", "twofold.infra.process.run_end", mark]
+    command = [sys.executable, "-P", "-m", "twofold.infra.process.run_end", mark]
     _waiting.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))
     os.environ[VARIABLE] = mark
     return mark

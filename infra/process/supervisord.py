@@ -176,7 +176,7 @@ def _server_sections(settings: Settings) -> dict[str, dict[str, object]]:
 
 
 def _program_section(settings: Settings, program: Program, command_file: Path) -> dict[str, object]:
-    command = [sys.executable, "-m", "twofold.infra.process.process_reaper", "--command", str(command_file)]
+    command = [sys.executable, "-P", "-m", "twofold.infra.process.process_reaper", "--command", str(command_file)]
     return {
         "command": _escaped(shlex.join(command)),
         "directory": _escaped(project().folder),

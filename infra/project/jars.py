@@ -82,6 +82,13 @@ def ensure(settings: Settings, configurations: Sequence[Configuration] = ()) -> 
             write_atomically(_stamp(settings, configuration), fingerprint(settings, configuration))
 
 
+def needed(settings: Settings, *, captures: bool) -> list[Configuration]:
+    """Returns what has jars that the platform needs, with or without a capture of a database."""
+    broker: list[Configuration] = ["broker"] if settings.supervises_broker or captures else []
+    connect: list[Configuration] = ["connect"] if captures else []
+    return ["spark", *broker, *connect]
+
+
 def is_complete(settings: Settings, configurations: Sequence[Configuration] = ()) -> bool:
     """Whether the jars were verified against the current `jars.lock` and have kept their sizes and times since."""
     return all(

@@ -47,7 +47,7 @@ def ensure(settings: Settings) -> bool:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
         draft = Path(scratch) / archive.name
-        command = [sys.executable, "-m", "twofold.infra.spark.class_data_sharing", str(draft)]
+        command = [sys.executable, "-P", "-m", "twofold.infra.spark.class_data_sharing", str(draft)]
         subprocess.run(command, check=True, timeout=TIMEOUT_S, capture_output=True)
         draft.replace(archive)
     write_atomically(stamp, made_for)

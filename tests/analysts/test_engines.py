@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from tests.plant import DAYS_FILE, hour, plant, reading
-from tests.worlds import World
 from twofold.analysts.analytics_file import write_analytics
 from twofold.analysts.table_views import connect
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.table import Strategy
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

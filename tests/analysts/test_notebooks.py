@@ -21,11 +21,11 @@ import pytest
 from tests import ROOT
 from tests.batch.late_departure import TEN, late_departure_world
 from tests.servers import wait_until
-from tests.worlds import World
 from twofold.analysts.analytics_file import open_analytics, write_analytics
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

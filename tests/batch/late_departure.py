@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tests.worlds import World
 from twofold.tables.declare.registry import load
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ def late_departure_world(
     Args:
         tables: whose streams take it in.
     """
-    world = World(spark, settings, registry=registry or load())
+    world = World(spark, settings, "flights", registry=registry or load())
     days = 5 * 24 * 60
     world.append({"departures": [departure(0, "JFK", 5, 5), departure(1, "JFK", 20, 20)], "arrivals": [arrival(0, 70)]})
     world.append({"departures": [departure(2, "LGA", days, 0, "AA")], "arrivals": [arrival(2, days, "AA")]})

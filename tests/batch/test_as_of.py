@@ -10,12 +10,12 @@ import pytest
 
 from tests.plant import DAYS_FILE, HOURS_FILE, hour, plant, reading
 from tests.tables.declared import edited
-from tests.worlds import World
 from twofold.batch.as_of import FINAL, AsOf
 from twofold.batch.offset_selection import LogPosition
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ import pytest
 
 from tests.late_reading import TOPIC, damage, hours
 from tests.plant import DAYS_FILE, plant, reading
-from tests.worlds import World
 from twofold.batch.changelog_check import unexplained_changes
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

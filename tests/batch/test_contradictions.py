@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.changelog import assert_ledger_explains
-from tests.worlds import World
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ def landed(flight: str, hour: float) -> bytes:
 
 def test_of_two_departures_the_later_one_counts_in_any_order(spark: SparkSession, settings: Settings) -> None:
     """Six times records come, three tables are maintained and reconciled; half a minute where the machine is busy."""
-    world = World(spark, settings)
+    world = World(spark, settings, "flights")
     departures: list[list[bytes]] = [
         [
             *(left("together", 1), left("together", 2), left("apart", 1), left("backwards", 2), left("dropped", 1)),

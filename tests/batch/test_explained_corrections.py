@@ -13,7 +13,6 @@ from tests.batch.late_departure import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, dep
 from tests.late_reading import TOPIC, ZERO, hours
 from tests.plant import plant, reading
 from tests.support.loaded_modules import loading_none_of
-from tests.worlds import World
 from twofold.batch.changelog_check import unexplained_changes
 from twofold.batch.late_records import late_records
 from twofold.batch.ledgers.row_history import read_history
@@ -28,6 +27,7 @@ from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.acceptance import is_same
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.rewrites import backfill
-from tests.worlds import World
 from twofold.infra.instants import Interval, epoch_ms, from_epoch_ms
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 from twofold.traffic.expected import expected_tables
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import messages
@@ -33,7 +33,7 @@ TABLES = [name for name in expected_tables.KEYS if name.startswith("flights.")]
 def month(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
     """January and three days more through ingest, the streams, a restart, and reconcile."""
     home = tmp_path_factory.mktemp("month")
-    world = World(spark, Settings(home=home, shuffle_partitions=1, max_files=1))
+    world = World(spark, Settings(home=home, shuffle_partitions=1, max_files=1), "flights")
     topics = {t.full_name: t for t in world.registry.domain_topics("flights")}
     sent = list(messages("flights", START, TAIL_END, topics, FaultInjection(hours_share=0.02)))
     for number in world.feed(sent, MICRO_BATCHES):

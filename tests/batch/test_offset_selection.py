@@ -10,7 +10,6 @@ import pytest
 
 from tests.batch.audit.two_copies import TOPIC, TwoCopies
 from tests.tables.declared import READINGS, a_topic
-from tests.worlds import World
 from twofold.batch.offset_selection import OffsetSelection
 from twofold.batch.rewrite.replay import decode
 from twofold.infra.duckdb_session import duckdb_utc
@@ -18,6 +17,7 @@ from twofold.infra.errors import BadArgument, NotArchived
 from twofold.infra.offset_ranges import Range, batches_of_size, size, subtract, within, without
 from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.record_fields import key
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from twofold.infra.project.settings import Settings

@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 from tests.plant import DAYS_FILE, HOURS, hour, plant, reading
 from tests.rewrites import backfill, rollback_decoded
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited
-from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.batch.offset_selection import OffsetSelection
@@ -36,6 +35,7 @@ from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.shadow_lake import shadow
 from twofold.tables.refresh.target import Target
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,6 @@ from tests import rewrites
 from tests.connect_session import remote, serve
 from tests.late_reading import TOPIC, ZERO, damage, hours, platform
 from tests.tables.declared import a_table
-from tests.worlds import World
 from twofold import sql
 from twofold.batch.as_of import FINAL, AsOf
 from twofold.batch.audit.hash_buckets import Turn
@@ -27,6 +26,7 @@ from twofold.infra.errors import BadDeclaration
 from twofold.infra.project.settings import Engine
 from twofold.infra.rows.rows import in_spark
 from twofold.tables.refresh.derived_rows import derive
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from tests.worlds import World
 from twofold.batch.audit.completeness import certify
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def departure(minute: int) -> bytes:
 def test_rows_that_are_late_by_others_of_their_own_commit_are_corrected(
     spark: SparkSession, settings: Settings
 ) -> None:
-    world = World(spark, replace(settings, max_files=1))
+    world = World(spark, replace(settings, max_files=1), "flights")
     world.maintain(["delays_by_hour"])  # of what is there when a stream begins nothing is late
     world.append_in_files("departures", [departure(minute) for minute in (EARLY, *LATER)], by="occurred_at")
     assert world.rows("flights.departures").num_rows == 3

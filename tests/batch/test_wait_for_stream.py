@@ -11,8 +11,8 @@ import pytest
 
 from tests.plant import DAYS_FILE, plant, reading
 from tests.tables.declared import edited
-from tests.worlds import World
 from twofold.infra.process.file_locks import exclusive
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ import pytest
 
 from tests.fuzz.flights_oracle import judged
 from tests.harness.tiers import this_run
-from tests.worlds import World
 from twofold.infra.instants import from_epoch_ms
 from twofold.infra.project.settings import Settings
+from twofold.testing.worlds import World
 from twofold.traffic.expected import expected_tables
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import messages
@@ -33,7 +33,7 @@ END = date(2013 + MONTHS // 12, MONTHS % 12 + 1, 1)
 @pytest.fixture(scope="module")
 def year(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two micro-batches of ingest a month, through streams that restart after each, and through reconcile."""
-    world = World(spark, Settings(home=tmp_path_factory.mktemp("year"), shuffle_partitions=1, max_files=1))
+    world = World(spark, Settings(home=tmp_path_factory.mktemp("year"), shuffle_partitions=1, max_files=1), "flights")
     topics = {t.full_name: t for t in world.registry.domain_topics("flights")}
     sent = list(messages("flights", START, END, topics, FaultInjection(hours_share=0.02)))
     for _ in world.feed(sent, parts=2 * MONTHS):

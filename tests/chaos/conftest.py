@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.late_reading import TOPIC, damage
-from tests.worlds import World
+from twofold.testing.worlds import World
 
 
 @pytest.fixture(scope="session")

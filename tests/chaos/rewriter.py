@@ -17,7 +17,6 @@ from tests import rewrites
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS
 from tests.support.crashes import Executioner, stepped
 from tests.tables.declared import TOPIC_FILE, edited, written
-from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.batch.plan.rebuild_table import rebuild_in_shadow
@@ -33,6 +32,7 @@ from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.acceptance import is_accepted
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

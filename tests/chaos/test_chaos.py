@@ -12,9 +12,9 @@ from tests.chaos.final_state import assert_each_record_is_there_once, assert_tab
 from tests.chaos.worker import work
 from tests.harness.tiers import this_run
 from tests.support.crashes import run_until_killed
-from tests.worlds import World
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ def test_tables_and_ledger_are_right_after_kills_at_random_points(spark: SparkSe
     tables = [t.full_name for t in load().in_order("flights")]
     for leg in range(KILLS):
         run_until_killed(settings, "tests.chaos.worker", str(leg), str(SEED + leg), *tables)
-    world = World(spark, settings)
+    world = World(spark, settings, "flights")
     work(world, KILLS, tables)
     assert [o for o in world.reconcile(tables, verify=True) if o.unexplained] == []
     assert [o for o in world.reconcile(tables) if o.changed or o.files_written] == []

@@ -23,7 +23,6 @@ from tests.chaos.worker import parts, values
 from tests.chaos.zombies import Zombies
 from tests.harness.tiers import this_run
 from tests.rewrites import promote
-from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, Ledgers
 from twofold.batch.ledgers.run_result import RUNS
 from twofold.batch.plan.rebuild_table import rebuild_in_shadow
@@ -35,6 +34,7 @@ from twofold.infra.project.settings import Settings
 from twofold.streaming.driver import table_query
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -57,7 +57,7 @@ def test_what_happens_at_once_ends_as_if_in_some_order(
 ) -> None:
     """Streams, reconciles and compactions of three tables go on for as long as four times records come."""
     monkeypatch.setattr("twofold.infra.delta.compaction.TARGET", 2_000)  # so that files are sorted apart, too
-    world = World(spark, replace(settings, max_files=1, table_trigger_ms=100))
+    world = World(spark, replace(settings, max_files=1, table_trigger_ms=100), "flights")
     written = [*TABLES, *world.registry.topics, CORRECTIONS, EVIDENCE, RUNS]
     Ledgers(world.lake).ensure()
     zombies = Zombies(random.Random(SEED))

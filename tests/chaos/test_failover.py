@@ -20,10 +20,10 @@ from tests.harness.tiers import this_run
 from tests.platform.acknowledged_records import faults
 from tests.servers import empty_log, wait_until
 from tests.streaming.ingest.small_log import frontier_faults, late_faults
-from tests.worlds import World
 from twofold.infra.project.settings import Settings
 from twofold.streaming.query.progress import read
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
+from twofold.testing.worlds import World
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import run
 
@@ -82,7 +82,7 @@ def test_of_two_drivers_that_take_turns_each_record_is_ingested_once(
 ) -> None:
     """Two drivers start, which is what takes the time; with `--kills` one takes over from the other more often."""
     dice = random.Random(SEED)
-    world = World(spark, log)
+    world = World(spark, log, "flights")
     topics = world.registry.domain_topics("flights")
 
     def ingested() -> int:

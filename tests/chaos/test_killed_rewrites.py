@@ -20,7 +20,6 @@ from tests.chaos.rewriter import KINDS, STEPS, TABLE, TOPIC, declared, keep_log,
 from tests.harness.tiers import this_run
 from tests.plant import reading
 from tests.support.crashes import run_until_killed, stepped
-from tests.worlds import World
 from twofold.batch.changelog_check import unexplained_changes
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS
 from twofold.batch.ledgers.run_result import RUNS
@@ -28,6 +27,7 @@ from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.kafka.record_columns import HEADERS_TYPE
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.shadow_lake import shadow_settings
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,13 +22,13 @@ from tests.chaos.final_state import assert_each_transaction_is_there_once
 from tests.connect_session import remote
 from tests.harness.tiers import this_run
 from tests.late_reading import TOPIC, ZERO, platform
-from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS
 from twofold.batch.rewrite import replay
 from twofold.infra.errors import SparkUnreachable
 from twofold.infra.process import supervisor
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_client import find_endpoint, naming_lost_server
+from twofold.testing.worlds import World
 
 KILLS = this_run.kills or 1
 SEED = this_run.seed

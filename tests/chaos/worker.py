@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 
 from tests.support.crashes import Executioner, stepped
-from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.streaming.maintain.table_stream import TableStream
 from twofold.tables.declare.registry import load
+from twofold.testing.worlds import World
 from twofold.traffic.fault_injection import FaultInjection, Message
 from twofold.traffic.producer import messages
 
@@ -65,7 +65,7 @@ if __name__ == "__main__":
     leg, seed, tables = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     settings = Settings.from_environment()
     executioner = Executioner(seed, STEPS_PER_TABLE * len(tables))
-    world = World(session(settings, "chaos"), settings)
+    world = World(session(settings, "chaos"), settings, "flights")
     with stepped(executioner.step, STEPS):
         work(world, leg, tables)
     executioner.end()

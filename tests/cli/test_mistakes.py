@@ -355,7 +355,9 @@ def test_a_mistake_is_found_without_spark(
 def test_a_mistake_is_found_by_the_analysis_of_spark(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession, mistake: Mistake
 ) -> None:
-    monkeypatch.setattr("twofold.cli.author._analysed", lambda _, declared, tables: analyse(spark, declared, tables))
+    monkeypatch.setattr(
+        "twofold.cli.writing.author._analysed", lambda _, declared, tables: analyse(spark, declared, tables)
+    )
     ran = checked(cli, monkeypatch, tmp_path, mistake.files)
     assert [mistake.message in m["message"] for m in ran.document] == [True], ran.document
     assert mistake.hint in ran.document[0]["hint"]
@@ -374,7 +376,9 @@ def test_check_names_parameters_that_can_be_left_out(cli: Cli, monkeypatch: pyte
 def test_check_says_which_changes_recompute_a_whole_table(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession
 ) -> None:
-    monkeypatch.setattr("twofold.cli.author._analysed", lambda _, declared, tables: analyse(spark, declared, tables))
+    monkeypatch.setattr(
+        "twofold.cli.writing.author._analysed", lambda _, declared, tables: analyse(spark, declared, tables)
+    )
     rows = 'readings.agg(F.count("*").alias("n")).withColumn("id", F.lit(1))'
     whole = a_table(rows=rows, parameters='primary_key=["id"], recompute_by=[]')
     declared = registry.load(written(tmp_path / "tables", Mistake(whole, "").files))

@@ -44,6 +44,9 @@ HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\x00\r\x7f\u20
 OBEYED = set(HOSTILE) - set("]52;c;cm0gLXJm[2J31mgnp.exe")
 
 SILENT = {
+    "setup": "folders, which are ours",
+    "settings": "values of settings, which are ours",
+    "init": "the name that was typed, through the console",
     "up": "names and addresses of processes, which are ours",
     "down": "counts of processes",
     "page": "an address and a password, which are ours",

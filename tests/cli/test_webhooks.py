@@ -15,16 +15,16 @@ from tests import rewrites
 from tests.plant import START
 from tests.support.published_webhooks import examples
 from tests.tables.declared import written
-from tests.worlds import World
 from twofold.batch.plan.rebuild_table import rebuild_in_shadow
 from twofold.batch.rewrite import replay
-from twofold.cli.sample import read_sample
-from twofold.cli.scaffold import write_domain, write_topic
+from twofold.cli.writing.sample import read_sample
+from twofold.cli.writing.scaffold import write_domain, write_topic
 from twofold.infra.duckdb_session import query
 from twofold.infra.project.settings import Settings
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from tests.fuzz.declaration_cases import PORTIONS, Alarm, Declared, Reading
 from tests.tables.declared import written
-from tests.worlds import World
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.analysis import analyse
 from twofold.tables.declare.declaration_files import mistakes_in
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.table import Table
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

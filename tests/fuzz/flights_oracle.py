@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from tests.fuzz.fuzz_cases import Sent
-from tests.worlds import World
+from twofold.testing.worlds import World
 from twofold.traffic.expected import expected_tables
 from twofold.traffic.table_diff import TableComparison, compare
 

@@ -11,7 +11,7 @@ from string import ascii_uppercase, digits
 
 from hypothesis import strategies as st
 
-from tests.worlds import Keyed
+from twofold.testing.worlds import Keyed
 
 START = datetime(2013, 3, 9, 12, tzinfo=UTC)  # the night of a clock change follows
 END_MIN = 13_500

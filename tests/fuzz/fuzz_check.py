@@ -14,10 +14,10 @@ import pyarrow as pa
 from tests.changelog import assert_ledger_explains
 from tests.fuzz.flights_oracle import Oracle, judged
 from tests.fuzz.fuzz_cases import CLOSING_MIN, START, Reconciling, Schedule, Sent, log_of, owners
-from tests.worlds import World
 from twofold.infra.instants import from_epoch_ms
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

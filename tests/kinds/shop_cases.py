@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.fuzz.fuzz_cases import CLOSING_MIN, END_MIN, TICK_MIN, Sent, scheduled, sent, stamp
-from tests.worlds import Keyed
+from twofold.testing.worlds import Keyed
 
 WORDS = ("lamp", "Lamps", "red", "réd", "the", "is", "here,", "here", "lámp.")
 """The words of posts, some of which are the same to a search."""

@@ -16,10 +16,10 @@ import twofold.tables.refresh.refresh
 import twofold.tables.refresh.target
 from tests.fuzz.fuzz_cases import Case, Flight, Schedule, log_of
 from tests.fuzz.fuzz_check import begun, ended
-from tests.worlds import World
 from twofold.infra.instants import Interval
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.row_diff import of_kinds
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,6 @@ import pytest
 
 from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
-from tests.worlds import World
 from twofold.batch.audit.table_audit import audit_topics
 from twofold.batch.log_reader import Log
 from twofold.infra.archive.archive_catalog import open_archive
@@ -26,6 +25,7 @@ from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events import lost_offsets
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import run
 
@@ -79,7 +79,7 @@ def test_a_stream_that_fell_behind_misses_only_what_is_lost(
     """The broker closes, archives and removes segments in its own time, which is tens of seconds."""
     log = replace(log, archive=broker.archive_uri)
     topics_alone = Registry(FLIGHTS.topics, {})
-    world = World(spark, log, registry=topics_alone)
+    world = World(spark, log, "flights", registry=topics_alone)
     topic = world.registry.topics[TOPIC]
     send(log, 0)
     assert not ingest(spark, world)
@@ -99,7 +99,7 @@ def test_a_stream_that_fell_behind_misses_only_what_is_lost(
 
     # What is archived of this topic goes through Spark's workers; each such write costs seconds.
     few = sum(bounds.earliest_local - cut[p] for p, bounds in reaches(log).items()) - 1
-    assert ingest(spark, World(spark, replace(log, small_rows=few), registry=topics_alone))
+    assert ingest(spark, World(spark, replace(log, small_rows=few), "flights", registry=topics_alone))
     assert any("Spark" in commit["engineInfo"] for commit in world.lake.open(TOPIC).history())
     assert kept(world, topic, read_ingested_offsets(world.lake, topic).ends).leaves_in_s == {}
     lost = lost_offsets.gaps(world.lake)

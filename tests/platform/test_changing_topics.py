@@ -9,7 +9,6 @@ import pytest
 
 from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
-from tests.worlds import World
 from twofold.infra.kafka import topic_admin
 from twofold.infra.process.kept_running import KeptRunning
 from twofold.infra.project.settings import Settings
@@ -19,6 +18,7 @@ from twofold.streaming.query import progress
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.events.topic_specs import specs
+from twofold.testing.worlds import World
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import run
 
@@ -36,7 +36,7 @@ def send(settings: Settings, day: int) -> None:
 
 
 def ingest(spark: SparkSession, settings: Settings, registry: Registry) -> World:
-    world = World(spark, settings, registry=registry)
+    world = World(spark, settings, "flights", registry=registry)
     Ingest(spark, world.lake, registry, DOMAIN).start(available_now=True).awaitTermination()
     return world
 
@@ -74,7 +74,7 @@ def test_a_topic_that_is_added_or_removed_stops_no_other(log: Settings, spark: S
 
 def test_a_topic_that_is_created_again_is_left_out_while_the_others_go_on(log: Settings, spark: SparkSession) -> None:
     registry = Registry(load().restricted_to([DOMAIN]).topics, {})
-    world = World(spark, log, registry=registry)
+    world = World(spark, log, "flights", registry=registry)
     send(log, 0)
     failures = QueryFailures(log, DOMAIN, "ingest")
     kept = KeptRunning(DOMAIN, lambda: Ingest.start(started, available_now=False), None, failures)

@@ -14,11 +14,11 @@ import pytest
 
 from tests.batch.late_departure import arrival, departure
 from tests.servers import empty_log
-from tests.worlds import World
 from twofold.cli.__main__ import main
 from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ def world(spark: SparkSession, broker: Settings) -> Iterator[World]:
     By offset: JFK at 10:05, JFK at 10:20, LGA five days later, JFK at 10:40.
     """
     with empty_log(broker) as settings:
-        world = World(spark, settings)
+        world = World(spark, settings, "flights")
         later = 5 * DAY_MIN
         in_time = [departure(0, "JFK", 5, 5), departure(1, "JFK", 20, 20), departure(2, "LGA", later)]
         take_in(world, {DEPARTURES: in_time, ARRIVALS: [arrival(2, later)]})

@@ -23,12 +23,12 @@ from tests.platform.crashing_driver import Stage
 from tests.platform.supervised_driver import DOMAIN, FIRST, MESSY, kill, live_driver, sending, works_since
 from tests.servers import wait_until
 from tests.support.crashes import run_until_killed
-from tests.worlds import World
 from twofold.infra.kafka.topic_admin import offsets, reach
 from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.testing.worlds import World
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import Summary, run
 
@@ -62,7 +62,7 @@ def fail_at(stage: Stage, settings: Settings, spark: SparkSession) -> None:
 
 def topics_alone(spark: SparkSession, settings: Settings) -> World:
     """The topics without the tables, which ingest does not need."""
-    return World(spark, settings, registry=Registry(load().restricted_to([DOMAIN]).topics, {}))
+    return World(spark, settings, "flights", registry=Registry(load().restricted_to([DOMAIN]).topics, {}))
 
 
 def ingest(spark: SparkSession, settings: Settings) -> None:
@@ -182,7 +182,7 @@ def test_a_driver_killed_at_any_moment_leaves_every_table_right(
             threading.Event().wait(moments.uniform(0, 4))
             began = kill(driver())
 
-    world = World(spark, log)
+    world = World(spark, log, "flights")
     tables = tables or world.all_tables
     ingest(spark, log)
     world.maintain(tables)
@@ -198,7 +198,7 @@ def test_a_driver_killed_at_any_moment_leaves_every_table_right(
 def test_a_micro_batch_of_a_table_happens_once(log: Settings, spark: SparkSession) -> None:
     """A driver is started, and killed once it has got far enough."""
     settings = replace(log, max_offsets=500, max_files=1)
-    world, tables = World(spark, settings), crashing_driver.KEPT
+    world, tables = World(spark, settings, "flights"), crashing_driver.KEPT
     world.maintain(tables)  # all that is there when a stream begins is one micro-batch
     send(settings, 0, LATE)
     ingest(spark, settings)
@@ -228,7 +228,7 @@ def was_cut_short(world: World, name: str) -> bool:
 def test_a_table_whose_checkpoint_is_lost_keeps_its_corrections(log: Settings, spark: SparkSession) -> None:
     name = "flights.delays_by_hour"
     settings = replace(log, max_offsets=500, max_files=1)
-    world = World(spark, settings)
+    world = World(spark, settings, "flights")
     world.maintain([name])  # nothing is late that is there when a stream begins
     send(settings, 0, LATE)
     ingest(spark, settings)

@@ -17,13 +17,13 @@ import pytest
 from tests.servers import wait_until
 from tests.streaming.ingest.test_idle_topics import NOON, TABLE, TOPIC
 from tests.tables.declared import written
-from tests.worlds import World
 from twofold.infra.kafka import topic_admin
 from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.metadata_columns import OFFSET
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.topic_specs import specs
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,6 @@ from deltalake import DeltaTable, write_deltalake
 from tests.platform.acknowledged_records import faults
 from tests.rewrites import replay
 from tests.servers import empty_log
-from tests.worlds import World
 from twofold.batch.log_reader import offsets_at
 from twofold.batch.offset_selection import OffsetSelection
 from twofold.infra.errors import BadArgument, NotArchived
@@ -27,6 +26,7 @@ from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import run
 
@@ -50,7 +50,7 @@ def world(spark: SparkSession, broker: Settings) -> Iterator[World]:
     few = Registry(everything.topics, {name: everything.tables[name] for name in TABLES})
     with empty_log(broker) as log:
         run(log, domain="flights", start=date(2013, 1, 1), end=date(2013, 1, 3), imperfections=FaultInjection())
-        world = World(spark, log, registry=few)
+        world = World(spark, log, "flights", registry=few)
         Ingest(spark, world.lake, few, "flights").start(available_now=True).awaitTermination()
         world.maintain(TABLES)
         yield world

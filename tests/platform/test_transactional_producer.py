@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.worlds import World
 from twofold.batch.audit.completeness import Coverage, certify
 from twofold.batch.audit.table_audit import audit_topics
 from twofold.infra.kafka import topic_admin
@@ -15,6 +14,7 @@ from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 from twofold.traffic.fault_injection import FaultInjection
 from twofold.traffic.producer import messages
 
@@ -51,7 +51,7 @@ def test_a_topic_with_transactions_is_complete(spark: SparkSession, log: Setting
     hidden = len(TRANSACTIONS) + sum(records for records, is_committed in TRANSACTIONS if not is_committed)
     send(log)
     assert topic_admin.offsets(log, [TOPIC])[TOPIC][0].latest == committed + hidden
-    world = World(spark, log)
+    world = World(spark, log, "flights")
     Ingest(spark, world.lake, world.registry, "flights").start(available_now=True).awaitTermination()
     world.maintain([TABLE])
     table = world.registry.find_table(TABLE)

@@ -20,7 +20,6 @@ from tests.support.bank_declarations import FILES, MARKS, SCHEMA
 from tests.support.captured_database import captured_database
 from tests.support.sql_script import run_script
 from tests.tables.declared import written
-from tests.worlds import World
 from twofold.batch.audit.database_audit import ComparedTable, compare_with_database
 from twofold.batch.audit.hash_buckets import Turn
 from twofold.batch.capture import recapture
@@ -33,6 +32,7 @@ from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import captures
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,6 @@ import pytest
 from tests.batch.audit.two_copies import TOPIC, TwoCopies, recorded
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.tables.declared import a_topic, edited
-from tests.worlds import World
 from twofold.batch.audit.completeness import missing
 from twofold.batch.audit.database_audit import ComparedTable
 from twofold.batch.audit.hash_buckets import Turn
@@ -34,6 +33,7 @@ from twofold.infra.project.settings import Settings
 from twofold.tables.declare.metadata_columns import OFFSET
 from twofold.tables.refresh.events.record_decoder import events_schema
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

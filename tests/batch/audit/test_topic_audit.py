@@ -13,7 +13,6 @@ from deltalake import DeltaTable
 
 from tests.batch.audit.two_copies import APPENDED_MS, TOPIC, TwoCopies, recorded
 from tests.plant import reading
-from tests.worlds import World
 from twofold.batch.audit import topic_certificates
 from twofold.batch.audit.archive_vs_broker import LogCopies
 from twofold.batch.audit.mismatches import Mismatch, find_mismatches
@@ -23,6 +22,7 @@ from twofold.batch.offset_selection import OffsetSelection
 from twofold.infra.errors import BadArgument, UnexplainedDifference
 from twofold.tables.refresh.events import lost_offsets
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from twofold.infra.project.settings import Settings

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from tests.infra.archive.archived_logs import NOON_MS, TOPIC_ID, Batch, Record, stored
 from tests.plant import plant, reading
-from tests.worlds import World
 from twofold.batch.ledgers.run_result import RUNS
 from twofold.batch.log_reader import Log
 from twofold.infra.archive.format.segment_store import Store
@@ -26,6 +25,7 @@ from twofold.infra.kafka.topic_admin import PartitionOffsets
 from twofold.infra.offset_ranges import Ranges
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     import pytest

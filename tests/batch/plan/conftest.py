@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.plant import DAYS_FILE, HOURS, plant, reading
-from tests.worlds import World
 from twofold.infra.project.settings import Settings
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,6 @@ import pytest
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, HOURS_FILE, WIDER_HOURS, hour, plant, reading
 from tests.rewrites import rollback_decoded
 from tests.tables.declared import TOPIC_FILE, edited
-from tests.worlds import World
 from twofold.batch.plan.code_changes import code_changes
 from twofold.batch.plan.code_plan import plan_code
 from twofold.batch.plan.plan import Plan
@@ -21,6 +20,7 @@ from twofold.batch.plan.publisher import publish_plan
 from twofold.infra.errors import BadArgument, QualityFailed
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform, ensure_domain
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

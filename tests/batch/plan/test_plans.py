@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, hour, plant, reading
 from tests.tables.declared import edited
-from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.plan import plan as plan_store
 from twofold.batch.plan.plan import Plan, Plans
@@ -28,6 +27,7 @@ from twofold.infra.errors import BadArgument, PlanVoid, ProcessFailed, TwofoldEr
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.target import Target
+from twofold.testing.worlds import World
 
 pytestmark = pytest.mark.spark
 

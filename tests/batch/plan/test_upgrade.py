@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.plant import DAYS_FILE, HOURS, hour, plant, reading
-from tests.worlds import World
 from twofold.batch.plan.code_changes import code_changes
 from twofold.batch.plan.code_plan import plan_code
 from twofold.batch.plan.plan import Plans
@@ -19,6 +18,7 @@ from twofold.batch.rewrite import replay
 from twofold.infra.errors import BadArgument, PlanVoid
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,6 @@ from deltalake import DeltaTable
 
 from tests.servers import wait_until
 from tests.tables.declared import written
-from tests.worlds import World
 from twofold.batch.audit.completeness import certify
 from twofold.batch.audit.table_audit import audit_topics
 from twofold.batch.audit.topic_audit import compare_with_log
@@ -27,6 +26,7 @@ from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.topic_specs import specs
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

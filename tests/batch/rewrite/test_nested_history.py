@@ -15,7 +15,6 @@ from deltalake import DeltaTable
 from tests import rewrites
 from tests.plant import START
 from tests.tables.declared import written
-from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.plan.rebuild_table import rebuild_in_shadow
 from twofold.batch.rewrite import replay
@@ -23,6 +22,7 @@ from twofold.infra.project.settings import Settings
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,6 @@ from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plan
 from tests.rewrites import promote, rollback
 from tests.support.short_history import trim_to_the_newest
 from tests.tables.declared import bound_as, edited
-from tests.worlds import World
 from twofold.batch.changelog_check import unexplained_changes
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import RUNS
@@ -33,6 +32,7 @@ from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.shadow_lake import drop, is_stale, shadow
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

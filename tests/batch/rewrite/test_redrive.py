@@ -14,7 +14,6 @@ import pytest
 from tests import rewrites
 from tests.plant import hour, plant, reading
 from tests.tables.declared import TOPIC_FILE, a_topic, edited, written
-from tests.worlds import World
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.batch.offset_selection import OffsetSelection
 from twofold.batch.rewrite.redrive import _places
@@ -26,6 +25,7 @@ from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.target import Target
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

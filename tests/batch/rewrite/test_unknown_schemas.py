@@ -13,7 +13,6 @@ import pytest
 from tests.infra.encodings.subjects import framed, write_schemas
 from tests.plant import hour, plant
 from tests.rewrites import redrive
-from tests.worlds import World
 from twofold.batch.offset_selection import OffsetSelection
 from twofold.infra.encodings import schema_files
 from twofold.infra.encodings.schema_files import Schema
@@ -21,6 +20,7 @@ from twofold.infra.project.settings import Settings
 from twofold.tables.declare.encodings import ENCODINGS
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

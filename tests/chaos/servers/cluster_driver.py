@@ -10,9 +10,9 @@ import sys
 from tests.chaos.worker import parts, values
 from tests.late_reading import platform
 from tests.rewrites import backfill
-from tests.worlds import World
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
+from twofold.testing.worlds import World
 
 LEGS = 3
 """After three a flight of the first day has closed."""
@@ -21,7 +21,7 @@ LEGS = 3
 def main(*tables: str) -> None:
     """Feed a few legs to the tables, then compute all their rows again."""
     settings = Settings.from_environment()
-    world = World(session(settings, "cluster"), settings)
+    world = World(session(settings, "cluster"), settings, "flights")
     for number, part in enumerate(parts(LEGS)):
         world.append(values(part))
         print(f"streams {number}", flush=True)

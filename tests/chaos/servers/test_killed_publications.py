@@ -19,7 +19,6 @@ from tests.chaos import test_killed_server as killed_server
 from tests.harness.tiers import this_run
 from tests.late_reading import platform
 from tests.support.crashes import stepped
-from tests.worlds import World
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.plan.rebuild_table import rebuild_in_shadow
 from twofold.batch.rewrite import replay
@@ -31,6 +30,7 @@ from twofold.infra.project.settings import Settings
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.shadow_lake import shadow
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,7 +29,6 @@ from tests.support.captured_database import captured_database
 from tests.support.concurrent_writers import writing
 from tests.support.sql_script import run_script
 from tests.tables.declared import written
-from tests.worlds import World
 from twofold.batch.capture import recapture
 from twofold.batch.capture.lost_changes import changes_fault
 from twofold.infra.capture import debezium_connector
@@ -42,6 +41,7 @@ from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.streaming.query import progress
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import captures
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,11 +18,11 @@ import pytest
 from tests import ROOT
 from tests.chaos.final_state import assert_each_record_is_there_once, assert_tables_are_right
 from tests.chaos.servers.cluster_driver import LEGS
-from tests.worlds import World
 from twofold.infra.errors import SparkUnreachable
 from twofold.infra.process.ports import free_port
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import environment
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,7 +128,7 @@ def test_a_cluster_that_loses_its_workers_leaves_the_same_tables(
                 assert line.strip() == "unexplained {}"
                 break
         assert driver.wait(300) == 0, driver.stderr.read()[-3000:]
-    world = World(spark, settings)
+    world = World(spark, settings, "flights")
     assert_each_record_is_there_once(world, LEGS)
     assert_tables_are_right(world, TABLES, LEGS)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.cli.conftest import Cli
-from tests.worlds import World
 from twofold.cli.commands.session_commands import create_views
 from twofold.infra.delta.lake import Lake
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

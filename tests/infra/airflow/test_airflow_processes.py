@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
 
 from tests import ROOT
 from tests.infra.conftest import Eventually
+from tests.infra.project.projects import in_project
 from twofold.infra.airflow import airflow_api, airflow_processes
 from twofold.infra.errors import BadArgument, ProcessFailed
 from twofold.infra.process import supervisor
@@ -34,6 +37,18 @@ def test_a_password_of_yours_goes_before_the_one_that_was_made(settings: Setting
     assert airflow_processes.passwords(settings) == made
     assert len(made["admin"]) >= 12
     assert airflow_processes.passwords(replace(settings, airflow_password="mine")) == {"admin": "mine"}
+
+
+def test_airflow_loads_the_dags_of_a_project_too(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loaded() -> dict[str, Path]:
+        given = airflow_processes.environment(settings)["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"]
+        return {bundle["name"]: Path(bundle["kwargs"]["path"]) for bundle in json.loads(given)}
+
+    assert loaded() == {"dags-folder": ROOT / "dags"}
+    (in_project(monkeypatch, tmp_path / "mine") / "dags").mkdir()
+    assert loaded() == {"dags-folder": ROOT / "dags", "project": tmp_path / "mine" / "dags"}
 
 
 def test_each_user_has_a_role_and_a_password_of_its_own(settings: Settings) -> None:

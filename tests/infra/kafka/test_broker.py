@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from tests import ROOT
 from tests.infra.conftest import Eventually
 from twofold.infra.errors import BadArgument
 from twofold.infra.kafka import broker as kafka
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.topic_admin import PartitionOffsets, TopicSpec
 from twofold.infra.process import supervisor
+from twofold.infra.project.project import VARIABLE
 from twofold.infra.project.settings import Settings
 
 pytestmark = pytest.mark.platform
@@ -197,6 +199,7 @@ def test_formatting_writes_nothing_into_the_working_directory(
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
+    monkeypatch.setenv(VARIABLE, str(ROOT))
     monkeypatch.chdir(elsewhere)
 
     kafka.prepare(settings)

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from tests.worlds import World
+from twofold.testing.worlds import World
 
 QUERIES = Path(__file__).parent / "expected"
 VIEWS = """

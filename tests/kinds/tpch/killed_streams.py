@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from tests.kinds.tpch.tpch_declarations import take_in
-from tests.worlds import World
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.testing.worlds import World
 
 
 def main(folder: str, commits: str) -> None:

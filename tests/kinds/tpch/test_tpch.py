@@ -15,7 +15,7 @@ from tests.kinds.tpch import killed_streams
 from tests.kinds.tpch.tpch_database import Change, TpchDatabase
 from tests.kinds.tpch.tpch_declarations import QUERIES, Source, column_names, declared, name_of, records, take_in
 from tests.support.crashes import run_until_killed
-from tests.worlds import World
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from tests.kinds.tpch.tpch_database import KEYS, Change, TpchDatabase, batches
 from tests.tables.declared import written
-from tests.worlds import World
 from twofold.tables.declare.registry import Registry, load
+from twofold.testing.worlds import World
 
 Source = Literal["captured", "plain"]
 

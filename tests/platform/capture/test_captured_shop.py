@@ -12,13 +12,13 @@ from kafka import KafkaProducer
 
 from tests.servers import wait_until
 from tests.support.captured_bank import Bank, relaying
-from tests.worlds import World
 from twofold.infra.capture import debezium_connector
 from twofold.infra.kafka.topic_admin import ensure_topics
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import captures
 from twofold.tables.refresh.events.topic_specs import specs
+from twofold.testing.worlds import World
 from twofold.traffic import shop_database, shop_source
 from twofold.traffic.expected import expected_tables
 from twofold.traffic.table_diff import compare

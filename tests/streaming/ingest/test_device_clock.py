@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.tables.declared import written
-from tests.worlds import World
 from twofold.tables.declare.metadata_columns import OFFSET
 from twofold.tables.declare.registry import load
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.tables.declared import a_topic, written
-from tests.worlds import World
 from twofold.infra.kafka.topic_admin import PartitionOffsets
 from twofold.streaming.ingest.idle_topics import Heartbeat, due
 from twofold.streaming.ingest.ingest_query import Ingest
@@ -22,6 +21,7 @@ from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, events_schema, heartbeat
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

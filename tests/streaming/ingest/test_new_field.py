@@ -12,11 +12,11 @@ import pytest
 from tests.plant import START, plant
 from tests.rewrites import replay
 from tests.tables.declared import TOPIC_FILE, edited
-from tests.worlds import World
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import SchemaMismatch
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.open_platform import Platform
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,6 @@ import pytest
 
 from tests.plant import hour, plant, reading
 from tests.support.short_history import NOTHING
-from tests.worlds import World
 from twofold.infra.delta.delta_writer import Written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.trim import Trim
@@ -32,6 +31,7 @@ from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.refresh import Refresher
 from twofold.tables.refresh.scope import Scope
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

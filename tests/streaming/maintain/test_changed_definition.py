@@ -12,7 +12,6 @@ import pytest
 from tests import rewrites
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.tables.declared import edited
-from tests.worlds import World
 from twofold.batch.changelog_check import unexplained_changes
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.batch.reconcile import reconcile_tables
@@ -24,6 +23,7 @@ from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.refresh import Refresher
 from twofold.tables.refresh.scope import everything
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

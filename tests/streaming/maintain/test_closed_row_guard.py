@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from tests.plant import hour, plant
-from tests.worlds import World
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.instants import epoch_ms
@@ -18,6 +17,7 @@ from twofold.streaming.maintain.closed_row_guard import ClosedRowGuard
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

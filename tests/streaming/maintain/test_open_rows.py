@@ -11,11 +11,11 @@ import pytest
 
 from tests.plant import START, plant, reading
 from tests.tables.declared import TOPIC_FILE, edited
-from tests.worlds import World
 from twofold.infra.delta.delta_writer import Written
 from twofold.infra.rows.sizes import COMPARED
 from twofold.streaming.maintain.stateful_query import Maintain
 from twofold.tables.refresh.refresh import Refresher
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.tables.declared import written
-from tests.worlds import World
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from tests.plant import hour, plant, reading
-from tests.worlds import World
 from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
 from twofold.infra.errors import WriteConflict
 from twofold.streaming.maintain.closed_row_guard import ClosedRowGuard
@@ -18,6 +17,7 @@ from twofold.streaming.maintain.stateful_query import Maintain
 from twofold.streaming.maintain.stream_fence import StreamFence
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pathlib import Path

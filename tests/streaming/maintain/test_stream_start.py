@@ -14,10 +14,10 @@ from tests.plant import plant, reading
 from tests.rewrites import replay
 from tests.streaming.rebuild.test_lost_state import ALARMED_FILE, ALARMS_FILE
 from tests.tables.declared import TOPIC_FILE, edited
-from tests.worlds import World
 from twofold.infra.errors import BadDeclaration
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,6 @@ import pytest
 from tests.batch.test_cleaned_logs import clean
 from tests.plant import DAYS_FILE, HOURS_FILE, hour, plant, reading
 from tests.tables.declared import edited
-from tests.worlds import World
 from twofold.batch.reconcile import correct
 from twofold.infra.errors import BadArgument, UnexplainedDifference
 from twofold.infra.project.settings import Settings
@@ -23,6 +22,7 @@ from twofold.streaming.rebuild.lost_state import Recover, Recovery
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

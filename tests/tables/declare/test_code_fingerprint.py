@@ -249,7 +249,7 @@ def test_the_attributes_of_a_class_as_its_text_says_count_once(tmp_path: Path) -
         ("USED = itemgetter(object())", "operator.itemgetter"),
         ("USED = iter([1])", "builtins.list_iterator"),
         ("def made():\n    return os.environ\n\nUSED = made()", "os._Environ"),
-        ("USED = [tables]", "the module tables of this repository"),
+        ("USED = [tables]", "the module twofold.tables of this repository"),
     ],
 )
 def test_a_value_that_cannot_be_written_down_is_refused(tmp_path: Path, above: str, kind: str) -> None:
@@ -272,7 +272,8 @@ def test_all_values_that_cannot_be_written_down_are_found(tmp_path: Path) -> Non
 
 
 IMPORTS = """\
-import array, collections, enum, functools, math, os, re, tables
+import array, collections, enum, functools, math, os, re
+from twofold import tables
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from decimal import Decimal

@@ -167,8 +167,8 @@ def test_what_is_known_to_be_impure_cannot_be_vouched_for(loaded: Loaded) -> Non
 
 
 def test_a_module_of_the_repository_is_no_value(loaded: Loaded) -> None:
-    with pytest.raises(BadDeclaration, match=r"holds the module tests\.records of this repository") as error:
-        loaded("from tests import records\ndef used(x):\n    return getattr(records, x)")
+    with pytest.raises(BadDeclaration, match=r"holds the module tests\.rewrites of this repository") as error:
+        loaded("from tests import rewrites\ndef used(x):\n    return getattr(rewrites, x)")
     assert str(error.value.hint).startswith("Use the functions of the module by their names")
 
 

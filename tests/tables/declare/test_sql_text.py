@@ -11,7 +11,6 @@ import pytest
 
 from tests import ROOT
 from tests.tables.declared import a_table, written
-from tests.worlds import World
 from twofold import sql
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.project.settings import Settings
@@ -19,6 +18,7 @@ from twofold.tables.declare.analysis import open_call
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.table import Strategy
 from twofold.tables.refresh.derived_rows import derive
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

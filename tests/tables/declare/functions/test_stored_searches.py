@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tests.worlds import Keyed, World
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.functions.stored_searches import search_matches, search_terms
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.scope import scopes_of
+from twofold.testing.worlds import Keyed, World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.tables.declared import written
-from tests.worlds import World
 from twofold.infra.keys.key_store import KeyStore, Person, make_keys
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.acceptance import definition
 from twofold.tables.refresh.events.record_sealer import RecordSealer
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,6 +7,7 @@ import random
 import re
 import string
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -19,21 +20,42 @@ NAMES = ("a", "b", "c", "d", "e")
 _parser: Any = re._parser  # type: ignore[attr-defined]
 
 
-def records_of(topic: Topic, count: int = 400, days: int = 2, seed: int = 1) -> list[bytes]:
-    """The records in the order in which they are sent.
+@dataclass(frozen=True, kw_only=True)
+class Faults:
+    """Shares of records, from 0 to 1, with a fault.
 
-    Their event times grow; every fifteenth is sent hours late, every twentieth twice, every fiftieth is no record.
+    Attributes:
+        late: are sent hours after others of their time.
+        repeated: are sent twice.
+        corrupt: are cut off, so that they are quarantined.
     """
+
+    late: float = 1 / 15
+    repeated: float = 1 / 20
+    corrupt: float = 1 / 50
+
+
+SOME = Faults()
+"""Some of each kind."""
+
+
+def records_of(topic: Topic, count: int = 400, days: int = 2, seed: int = 1, faults: Faults = SOME) -> list[bytes]:
+    """Makes records of a topic, in the order in which they are sent; their event times grow."""
     chance = random.Random(f"{topic.full_name} {seed}")
     sent: list[tuple[float, bytes]] = []
     for number in range(count):
         at = START + timedelta(days=days) * (number / count)
         value = json.dumps(_record(topic, number, at, chance)).encode()
-        late = chance.randint(30, 200) if number % 15 == 7 else 0
-        sent.append((number + late, value if number % 50 != 49 else value[: len(value) // 2]))
-        if number % 20 == 3:
+        late = chance.randint(30, 200) if _is_turn(number, faults.late, 7) else 0
+        sent.append((number + late, value[: len(value) // 2] if _is_turn(number, faults.corrupt, 49) else value))
+        if _is_turn(number, faults.repeated, 3):
             sent.append((number + chance.randint(1, 100), value))
     return [value for _, value in sorted(sent, key=lambda pair: pair[0])]
+
+
+def _is_turn(number: int, share: float, first: int) -> bool:
+    """Whether a record is one of a share, which are as far from each other as can be."""
+    return share > 0 and number % (every := max(round(1 / share), 1)) == first % every
 
 
 def _record(topic: Topic, number: int, at: datetime, chance: random.Random) -> dict[str, Any]:
@@ -95,7 +117,7 @@ def _bounds(topic: Topic, column: str) -> tuple[float, float]:
 
 
 def _matching(pattern: Sequence[Any], chance: random.Random) -> Iterator[str]:
-    """Characters that a regular expression matches."""
+    """Yields characters that a regular expression matches."""
     for kind, value in pattern:
         match str(kind):
             case "LITERAL":

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.postgres import Server
 from twofold.cli import capture_start
-from twofold.cli.capture_scaffold import CapturedTable, copy_text, declared_type, write_captures
+from twofold.cli.writing.capture_scaffold import CapturedTable, copy_text, declared_type, write_captures
 from twofold.infra.capture.table_catalog import CatalogColumn, missing_tables
 from twofold.infra.errors import BadArgument
 from twofold.infra.postgres.database_connection import query

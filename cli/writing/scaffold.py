@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Annotated, TypeGuard
 import typer
 from rich.markup import escape
 
-from twofold.cli.capture_scaffold import description_lines
 from twofold.cli.console import make_table, out
 from twofold.cli.parsing import require_name
+from twofold.cli.writing.capture_scaffold import description_lines
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
-    from twofold.cli.sample import Sample
+    from twofold.cli.writing.sample import Sample
     from twofold.tables.declare.record_fields import Field
     from twofold.tables.declare.registry import Registry
     from twofold.tables.declare.table import Table
@@ -71,32 +71,17 @@ def ${name}(${input}: DataFrame) -> DataFrame:
 
 TEST = Template('''"""The table ${full_name}: what it says, and that the stream and the batch say the same."""
 
-from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import pytest
-
-from twofold.infra.project.settings import Settings
-from tests.parity import assert_parity, assert_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
-
-
-def test_rows_in_rows_out(spark: SparkSession) -> None:
+def test_rows_in_rows_out(assert_rows):
     assert_rows(
-        spark,
         "${full_name}",
         ${input}=[${given}],
         gives=[${gives}],
     )
 
 
-def test_the_stream_and_the_batch_agree_after_reconcile(spark: SparkSession, settings: Settings) -> None:
-    assert_parity(spark, settings, "${full_name}")
+def test_the_stream_and_the_batch_agree_after_reconcile(assert_parity):
+    assert_parity("${full_name}")
 ''')
 
 TOPIC = Template('''"""What ${name} are, in one line for the people who query them.
@@ -120,22 +105,13 @@ ${schema}
 
 TOPIC_TEST = Template('''"""The topic ${full_name}: records of its sample become events."""
 
-from __future__ import annotations
-
-import pyarrow as pa
-
-from twofold.tables.declare.registry import load
-from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
-
 RECORDS = [
 ${records}
 ]
 
 
-def test_records_of_the_sample_become_events() -> None:
-    rows = [{"partition": 0, "offset": n, "value": value} for n, value in enumerate(RECORDS)]
-    decoded = Decoder(load().find_topic("${full_name}")).decode(pa.Table.from_pylist(rows, schema=RAW_SCHEMA), None)
-    assert (len(decoded.accepted), decoded.rejected.to_pylist()) == (len(RECORDS), [])
+def test_records_of_the_sample_become_events(assert_events):
+    assert_events("${full_name}", RECORDS)
 ''')
 
 DOMAIN = Template('"""What the domain ${name} is about, in one line."""\n')
@@ -176,14 +152,14 @@ def topic(
     partitions: Annotated[int, typer.Option(min=1, help="Partitions of the topic.")] = 3,
     depth: Annotated[int, typer.Option(min=1, help="Objects within so many others, and below, become json.")] = 2,
 ) -> None:
-    """Write tables/DOMAIN/NAME.py from a sample, and tests/tables/test_NAME.py.
+    """Write tables/DOMAIN/NAME.py from a sample, and tests/test_NAME.py.
 
     Types, nullability, event time and deduplication keys are inferred from the sample and shown. Objects become
     structs, maps if their keys vary, or json if they are within two others or have more than 20 fields; --depth
     names the fields of more. Columns within a struct are named by their path: meta.sent_at. If records have other types
     or nulls than the sample, edit the file.
     """
-    from twofold.cli.sample import read_sample
+    from twofold.cli.writing.sample import read_sample
 
     if not sample.is_file():
         raise BadArgument(f"--from={sample}: there is no such file.", hint="Expected one JSON record per line.")
@@ -220,12 +196,12 @@ def table(
         str | None, typer.Option("--input", help="The topic or table that it reads. Default: the domain's first topic.")
     ] = None,
 ) -> None:
-    """Write a working tables/DOMAIN/NAME.py, and tests/tables/test_NAME.py."""
+    """Write a working tables/DOMAIN/NAME.py, and tests/test_NAME.py."""
     written = write_table(name, domain=domain, reads=reads, root=project().folder)
     out.print(f"Wrote {written.declaration} and {written.test}.", soft_wrap=True)
     out.print(
         f"[dim]Next:[/] edit both; ./twofold check {domain}.{name} finds mistakes, ./twofold try {domain}.{name} shows "
-        f"rows, .venv/bin/python -m pytest {project().shown(written.test)} tests it, ./twofold up makes it.",
+        f"rows, pytest {project().shown(written.test)} tests it, ./twofold up makes it.",
         soft_wrap=True,
     )
 
@@ -239,7 +215,7 @@ def capture(
 
     Columns, types, key and nullability are read from the catalog of the captured database, which must run.
     """
-    from twofold.cli.capture_scaffold import write_captures
+    from twofold.cli.writing.capture_scaffold import write_captures
 
     for one in write_captures(Settings.from_environment(), tables, domain=domain, root=project().folder):
         place = f"tables/{domain}/{one.name}"
@@ -372,9 +348,7 @@ def write_table(name: str, *, domain: str, root: Path, reads: str | None = None)
 
 
 def _write(name: str, domain: str, declaration: str, test: str, root: Path) -> Written:
-    written = Written(
-        declaration=root / "tables" / domain / f"{name}.py", test=root / "tests" / "tables" / f"test_{name}.py"
-    )
+    written = Written(declaration=root / "tables" / domain / f"{name}.py", test=root / "tests" / f"test_{name}.py")
     for path in (written.declaration, written.test):
         if path.exists():
             raise BadArgument(f"{path} exists already.", hint="Choose another name, or remove the file.")

@@ -184,7 +184,7 @@ def _storing_dags(settings: Settings) -> Iterator[Callable[[], dict[str, BadDecl
     from twofold.infra.airflow.airflow_processes import DAGS, directory
 
     places = {"AIRFLOW_HOME": str(directory(settings)), "AIRFLOW__CORE__PLUGINS_FOLDER": str(DAGS / "plugins")}
-    command = [sys.executable, "-m", "twofold.dags.sound_dags"]
+    command = [sys.executable, "-P", "-m", "twofold.dags.sound_dags"]
     with subprocess.Popen(command, env={**os.environ, **places}, stdout=subprocess.PIPE) as process:
 
         def unstorable() -> dict[str, BadDeclaration]:

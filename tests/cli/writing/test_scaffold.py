@@ -8,6 +8,7 @@ import re
 import runpy
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,15 +17,15 @@ import pytest
 from deltalake import write_deltalake
 
 from tests import ROOT
-from tests.parity import assert_rows
 from twofold.batch.preview import preview
-from twofold.cli.sample import read_sample
-from twofold.cli.scaffold import write_domain, write_table, write_topic
+from twofold.cli.writing.sample import read_sample
+from twofold.cli.writing.scaffold import write_domain, write_table, write_topic
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument
 from twofold.tables.declare import registry
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from twofold.tables.refresh.open_platform import ensure_topics_of
+from twofold.testing.assertions import assert_parity, assert_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -316,13 +317,13 @@ def test_the_tests_that_are_written_pass(
 ) -> None:
     a_domain(tmp_path)
     declared = registry.load(tmp_path / "tables")
-    monkeypatch.setattr("tests.parity.load", lambda: declared)
-    module = runpy.run_path(str(tmp_path / "tests" / "tables" / f"test_{name}.py"))
-    module["test_rows_in_rows_out"](spark)
+    monkeypatch.setattr("twofold.testing.assertions.load", lambda: declared)
+    module = runpy.run_path(str(tmp_path / "tests" / f"test_{name}.py"))
+    module["test_rows_in_rows_out"](partial(assert_rows, spark))
     began = time.monotonic()
-    module["test_rows_in_rows_out"](spark)
+    module["test_rows_in_rows_out"](partial(assert_rows, spark))
     print(f"rows in, rows out, warm: {time.monotonic() - began:.2f} s")
-    module["test_the_stream_and_the_batch_agree_after_reconcile"](spark, settings)
+    module["test_the_stream_and_the_batch_agree_after_reconcile"](partial(assert_parity, spark, settings))
 
 
 def test_rows_that_differ_are_named_by_their_key_and_by_what_differs(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""What the tests of a table assert: its rows for given rows, and that stream and batch agree.
-
-from tests.parity import assert_parity, assert_rows
-"""
+"""Assertions about a table: its rows for given rows, and that stream and batch agree."""
 
 from __future__ import annotations
 
@@ -11,15 +8,18 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from tests.records import records_of
-from tests.worlds import World
+import pyarrow as pa
+
+from twofold.infra.duckdb_session import duckdb_utc
 from twofold.infra.errors import BadArgument
 from twofold.tables.declare.analysis import empty_input
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.table import Draft, Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.derived_rows import derive, one_of_each_key
-from twofold.traffic.fault_injection import FaultInjection
+from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
+from twofold.testing.sample_records import SOME, Faults, records_of
+from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,23 +35,27 @@ def assert_rows(
     spark: SparkSession,
     table: Draft | str,
     *,
-    gives: Sequence[Row],
+    gives: Sequence[Row] | None = None,
+    gives_sql: str = "",
     registry: Registry | None = None,
     **inputs: Sequence[Row],
 ) -> None:
-    """Assert that the table's function makes exactly these rows of the rows given.
+    """Asserts that the table's function makes exactly these rows of the rows given.
 
     Args:
         table: the function under `@table`, or a table's full or bare name.
         gives: the expected rows in any order. Columns that none of them names are not compared.
+        gives_sql: a query of DuckDB over the inputs, by their names, whose rows they should be, too.
         registry: where it is declared; None: under tables/.
         inputs: input -> its rows. A column that is left out is null; a time is a `datetime`, or text in UTC:
             "2013-01-01T10:00". Repeated records are not removed: `assert_parity` sends some.
 
     Raises:
         AssertionError: names each row that differs, by its key, and what differs in it.
-        BadArgument: an input that the table does not read, or a column that the input has not.
+        BadArgument: an input that the table does not read, a column that the input has not, or nothing is expected.
     """
+    if gives is None and not gives_sql:
+        raise BadArgument("Nothing is expected of the table.", hint="Give rows, gives=[...], or a query, gives_sql=...")
     registry = registry or load()
     name = table if isinstance(table, str) else ".".join(table.derive.__module__.split(".")[-2:])
     declared = registry.find_table(name)
@@ -63,11 +67,37 @@ def assert_rows(
         given = [_converted(row, schema, source) for row in inputs.get(source, ())]
         frames[source] = spark.createDataFrame(given, schema)
     rows = one_of_each_key(derive(declared, frames), declared, registry.strategy(declared))
-    _require_equal(declared, rows.toArrow().to_pylist(), [_utc(row) for row in gives])
+    found = rows.toArrow().to_pylist()
+    if gives is not None:
+        _require_equal(declared, found, [_utc(row) for row in gives])
+    if gives_sql:
+        _require_equal(declared, found, _by_duckdb(gives_sql, frames))
+
+
+def assert_events(topic: str, records: Sequence[bytes], *, registry: Registry | None = None) -> None:
+    """Asserts that each record becomes an event of the topic.
+
+    Raises:
+        AssertionError: names the records that would be quarantined, and why.
+    """
+    declared = (registry or load()).find_topic(topic)
+    rows = [{"partition": 0, "offset": n, "value": value} for n, value in enumerate(records)]
+    decoded = Decoder(declared).decode(pa.Table.from_pylist(rows, schema=RAW_SCHEMA), None)
+    refused = [f"{row['value']!r}: {'; '.join(row['reasons'])}" for row in decoded.rejected.to_pylist()]
+    if refused:
+        raise AssertionError("\n".join([f"{declared.full_name} would quarantine:", *refused]))
+
+
+def _by_duckdb(query: str, inputs: Mapping[str, DataFrame]) -> list[Row]:
+    connection = duckdb_utc()
+    for name, frame in inputs.items():
+        connection.register(name, frame.toArrow())
+    rows: list[Row] = connection.sql(query).to_arrow_table().to_pylist()
+    return rows
 
 
 def _empty_inputs(spark: SparkSession, registry: Registry, table: Table) -> dict[str, DataFrame]:
-    """Parameter of the table's function -> that input without rows."""
+    """Returns each parameter of the table's function with that input, without rows."""
     found = {}
     for name, source in zip(table.inputs, registry.upstream(table), strict=True):
         if isinstance(source, Topic):
@@ -83,17 +113,18 @@ def assert_parity(
     *tables: str,
     registry: Registry | None = None,
     records: Mapping[str, Sequence[bytes]] | None = None,
+    faults: Faults = SOME,
 ) -> World:
-    """Assert that, after reconcile, every closed row equals its recomputation, and that a second one changes nothing.
+    """Asserts that, after reconcile, every closed row equals its recomputation, and that a second one changes nothing.
 
-    The records are ingested in eight micro-batches with a restart in the middle. Of `flights` they are two days of real
-    flights; of any other domain they are made from the schemas and rules of its topics. Some are late, some repeated,
-    some broken.
+    The records are ingested in eight micro-batches with a restart in the middle. They are made from the schemas and
+    rules of the domain's topics.
 
     Args:
         tables: full or bare names, of one domain; those that they read are computed, too.
         registry: where they are declared; None: under tables/.
         records: topic -> its records, instead.
+        faults: how many of the records that are made are late, repeated and corrupt.
 
     Returns:
         The world as it is then.
@@ -105,7 +136,7 @@ def assert_parity(
     domain = registry.find_table(tables[0]).domain
     world = World(spark, replace(settings, max_files=1), domain, registry)
     wanted = world.with_inputs(tables)
-    for number, part in enumerate(_parts(world, records)):
+    for number, part in enumerate(_parts(world, records, faults)):
         world.append(part)
         if number in (3, 7):
             world.maintain(wanted)
@@ -119,18 +150,11 @@ def assert_parity(
     return world
 
 
-def _parts(world: World, records: Mapping[str, Sequence[bytes]] | None) -> list[dict[str, list[bytes]]]:
-    """The records of each micro-batch, by topic."""
+def _parts(world: World, records: Mapping[str, Sequence[bytes]] | None, faults: Faults) -> list[dict[str, list[bytes]]]:
+    """Returns the records of each micro-batch, by topic."""
     topics = {topic.full_name: topic for topic in world.registry.domain_topics(world.domain)}
     parts: list[dict[str, list[bytes]]] = [{} for _ in range(PARTS)]
-    if records is None and world.domain == "flights":
-        from twofold.traffic.producer import messages
-
-        sent = list(messages("flights", date(2013, 1, 1), date(2013, 1, 3), topics, FaultInjection(hours_share=0.05)))
-        for number, message in enumerate(sent):
-            parts[number * PARTS // len(sent)].setdefault(message.topic, []).append(message.value)
-        return parts
-    of_topics = records or {name: records_of(topic) for name, topic in topics.items()}
+    of_topics = records or {name: records_of(topic, faults=faults) for name, topic in topics.items()}
     for name, values in of_topics.items():
         for number, value in enumerate(values):
             parts[number * PARTS // len(values)].setdefault(name, []).append(value)
@@ -138,7 +162,7 @@ def _parts(world: World, records: Mapping[str, Sequence[bytes]] | None) -> list[
 
 
 def _with_nulls(schema: StructType) -> StructType:
-    """So that a test need not name columns that do not matter to it."""
+    """Returns the schema without NOT NULL: a test need not name columns that do not matter to it."""
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(field.name, field.dataType) for field in schema.fields])

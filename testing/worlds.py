@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,9 +37,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from twofold.infra.project.settings import Settings
-    from twofold.traffic.fault_injection import Message
 
 _empty_lakes: dict[str, Path] = {}
+
+
+class Sent(Protocol):
+    """A record as it is sent, by the name of its topic."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def value(self) -> bytes: ...
 
 
 class Keyed(NamedTuple):
@@ -64,8 +73,8 @@ class World:
 
     spark: SparkSession
     settings: Settings
-    domain: str = "flights"
-    registry: Registry = field(default_factory=lambda: load().restricted_to(["flights"]))
+    domain: str
+    registry: Registry = field(default_factory=load)
     log: dict[str, pa.Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -75,7 +84,7 @@ class World:
         ensure_domain(self.spark, self.lake, self.registry, self.domain)
 
     def _empty_lake(self) -> Path:
-        """The domain's tables without rows; made once in this process for all worlds of these declarations."""
+        """Returns the domain's tables without rows; made once in this process for all worlds of these declarations."""
         registry = self.registry
         topics = [f"{topic.full_name} {topic}" for topic in registry.domain_topics(self.domain)]
         tables = [f"{table.full_name} {fingerprint(table)}" for table in registry.in_order(self.domain)]
@@ -90,12 +99,12 @@ class World:
         return _empty_lakes[declared]
 
     def copied_to(self, settings: Settings) -> World:
-        """The same world in another home, which may be changed while this one stays as it is."""
+        """Copies the world to another home, which may be changed while this one stays as it is."""
         shutil.copytree(self.settings.home, settings.home)
         return replace(self, settings=settings, log=dict(self.log))
 
     def append(self, records: Mapping[str, Sequence[bytes | Keyed]], headers: Sequence[tuple[str, bytes]] = ()) -> None:
-        """Ingest records by topic, all in partition 0, at the next offsets.
+        """Ingests records by topic, all in partition 0, at the next offsets.
 
         Args:
             headers: of each of these records, where its topic reads headers.
@@ -107,8 +116,8 @@ class World:
             raw, ranges = self.raw(name, values, headers)
             TopicWriter(self.spark, self.lake, topic).take(raw, ranges)
 
-    def feed(self, messages: Sequence[Message], parts: int) -> Iterator[int]:
-        """Ingest messages in so many micro-batches of equal size; yields the number of each once it is in."""
+    def feed(self, messages: Sequence[Sent], parts: int) -> Iterator[int]:
+        """Ingests messages in so many micro-batches of equal size; yields the number of each once it is in."""
         size = -(-len(messages) // parts)
         for number in range(parts):
             records: dict[str, list[bytes]] = defaultdict(list)
@@ -118,7 +127,7 @@ class World:
             yield number
 
     def append_in_files(self, name: str, values: Sequence[bytes], by: str) -> None:
-        """Ingest good records in one commit of several files, as Spark does, the greatest of a column first."""
+        """Ingests good records in one commit of several files, as Spark does, the greatest of a column first."""
         topic = self.registry.find_topic(name)
         raw, _ = self.raw(name, values)
         rows = self.spark.createDataFrame(Decoder(topic).decode(raw, None).accepted)
@@ -128,7 +137,7 @@ class World:
     def raw(
         self, name: str, values: Sequence[bytes | Keyed], headers: Sequence[tuple[str, bytes]] = ()
     ) -> tuple[pa.Table, dict[int, tuple[int, int]]]:
-        """Add records to the log, all in partition 0; as ingest gets them, and their offsets."""
+        """Adds records to the log, all in partition 0; as ingest gets them, and their offsets."""
         topic = self.registry.find_topic(name)
         name, schema = topic.full_name, raw_schema(raw_columns(topic))
         before = self.log.get(name, schema.empty_table())
@@ -149,24 +158,24 @@ class World:
         return raw, {0: (start, end)}
 
     def starts(self, topic: str) -> dict[int, int]:
-        """Where the log of a topic begins."""
+        """Returns where the log of a topic begins."""
         return {0: 0}
 
     def ranges(self, topic: Topic, span: OffsetSelection, now: datetime) -> dict[int, tuple[int, int]]:
-        """Of each partition what was ingested; no other span is known here."""
+        """Returns of each partition what was ingested; no other span is known here."""
         assert span.is_whole
         ends = read_ingested_offsets(self.lake, topic).ends
         return {p: (start, ends[p]) for p, start in self.starts(topic.full_name).items() if start < ends.get(p, 0)}
 
     def read(self, topic: Topic, ranges: Ranges) -> DataFrame:
-        """Raw records as an archive would give them again."""
+        """Returns raw records as an archive would give them again."""
         [(start, end)] = ranges.values()
         rows = self.log[topic.full_name]
         offsets = rows["offset"]
         return self.spark.createDataFrame(rows.filter(pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))))
 
     def maintain(self, tables: Iterable[str]) -> None:
-        """Run the streams of these tables until nothing is left to read; what others read comes first."""
+        """Runs the streams of these tables until nothing is left to read; what others read comes first."""
         wanted = self._named(tables)
         for tables_at_once in self._ranks():
             streams = [
@@ -187,14 +196,14 @@ class World:
         return [table.full_name for table in self.registry.in_order(self.domain)]
 
     def _named(self, tables: Iterable[str]) -> set[str]:
-        """Full names; none is a mistake of the test, which would wait for nothing, or for ten times what it needs."""
+        """Returns full names; none is a mistake of the test, which would wait for nothing, or for too much."""
         named = {self.registry.find_table(name).full_name for name in tables}
         if not named:
             raise ValueError("No table is named: expected those that the test looks at, or world.all_tables.")
         return named
 
     def with_inputs(self, tables: Iterable[str]) -> list[str]:
-        """These tables, and all that they read, directly or through others."""
+        """Returns these tables, and all that they read, directly or through others."""
         found: dict[str, Table] = {}
         left = [self.registry.find_table(name) for name in tables]
         while left:
@@ -204,7 +213,7 @@ class World:
         return list(found)
 
     def _ranks(self) -> list[list[Table]]:
-        """Tables that read topics only, then those that read these, and so on."""
+        """Returns tables that read topics only, then those that read these, and so on."""
         rank: dict[str, int] = {}
         ranks: list[list[Table]] = []
         for table in self.registry.in_order(self.domain):
@@ -215,7 +224,7 @@ class World:
         return ranks
 
     def reconcile(self, tables: Iterable[str], *, verify: bool = False) -> list[RunResult]:
-        """Reconcile these tables, inputs first.
+        """Reconciles these tables, inputs first.
 
         Args:
             verify: also recompute every closed row; without it no outcome has unexplained rows.
@@ -229,9 +238,9 @@ class World:
         return outcomes
 
     def rows(self, name: str) -> pa.Table:
-        """A table as it is now."""
+        """Reads a table as it is now."""
         return pa.table(self.lake.open(name).scan())
 
     def watermark_ms(self, name: str) -> int | None:
-        """What the stream of the table has closed."""
+        """Returns what the stream of the table has closed, epoch milliseconds."""
         return Checkpoint.of_table(self.settings, self.registry.find_table(name)).watermark_ms()

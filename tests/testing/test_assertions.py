@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from tests.mutations.test_mutations import repetitions_that_count
-from tests.parity import assert_parity
-from tests.records import records_of
 from tests.tables.declared import a_topic
 from twofold.quality.rules import between, matches, one_of
+from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
+from twofold.testing import Faults, assert_events, assert_parity, assert_rows, records_of
+from twofold.traffic.fault_injection import FaultInjection
+from twofold.traffic.producer import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +45,39 @@ def test_records_of_every_type_fit_and_only_broken_ones_are_refused() -> None:
     assert (len(rows), len(decoded.rejected)) == (420, 8), reasons
 
 
+def two_days_of_flights() -> dict[str, list[bytes]]:
+    topics = {topic.full_name: topic for topic in load().domain_topics("flights")}
+    records = defaultdict(list)
+    for message in messages("flights", date(2013, 1, 1), date(2013, 1, 3), topics, FaultInjection(hours_share=0.05)):
+        records[message.topic].append(message.value)
+    return records
+
+
+@pytest.mark.parametrize(
+    ("faults", "sent", "broken"),
+    [(Faults(late=0, repeated=0, corrupt=0), 400, 0), (Faults(repeated=1, corrupt=0.5), 800, 200)],
+)
+def test_as_many_records_have_a_fault_as_are_asked_for(faults: Faults, sent: int, broken: int) -> None:
+    records = records_of(a_topic(), faults=faults)
+    assert (len(records), sum(not record.endswith(b"}") for record in records)) == (sent, broken)
+
+
+def test_records_that_would_be_quarantined_are_named() -> None:
+    assert_events("flights.weather", [])
+    with pytest.raises(AssertionError, match=r"flights.weather would quarantine:\nb'no JSON': "):
+        assert_events("flights.weather", [b"no JSON"])
+
+
+def test_rows_are_those_that_duckdb_has(spark: SparkSession) -> None:
+    flights = [{"carrier": "UA", "departed_at": f"2013-01-05T1{hour}:00", "outcome": "landed"} for hour in range(3)]
+    query = "SELECT carrier, count(*) AS flights FROM flights GROUP BY carrier"
+    assert_rows(spark, "flights.carrier_days", flights=flights, gives_sql=query)
+    with pytest.raises(AssertionError, match="flights is 3, expected 4"):
+        assert_rows(spark, "flights.carrier_days", flights=flights, gives_sql=query.replace("*)", "*) + 1"))
+
+
 def test_a_table_that_follows_another_is_right(spark: SparkSession, settings: Settings) -> None:
-    world = assert_parity(spark, settings, "flights.carrier_days")
+    world = assert_parity(spark, settings, "flights.carrier_days", records=two_days_of_flights())
     assert world.lake.rows("flights.flights") > 0
     assert world.lake.rows("flights.delays_by_hour") == 0, "it is not read"
 
@@ -52,4 +87,4 @@ def test_a_batch_that_counts_what_was_sent_twice_is_found(
 ) -> None:
     repetitions_that_count(monkeypatch)
     with pytest.raises(AssertionError, match="delays_by_hour"):
-        assert_parity(spark, settings, "flights.delays_by_hour")
+        assert_parity(spark, settings, "flights.delays_by_hour", records=two_days_of_flights())

@@ -1,0 +1,1 @@
+"""Commands that write projects and declarations, and look at what was written."""
