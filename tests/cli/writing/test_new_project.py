@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +19,10 @@ from twofold.infra.errors import BadArgument
 from twofold.infra.project.project import FILE, VARIABLE
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
+from twofold.testing import assert_events, assert_parity, assert_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def run(folder: Path, *command: str) -> str:
@@ -27,17 +34,38 @@ def run(folder: Path, *command: str) -> str:
     return ran.stdout
 
 
+def made(tmp_path: Path) -> Path:
+    """A project that was made by the command, with the jars of the checkout."""
+    assert "cd my_platform" in run(tmp_path, "twofold", "init", "my_platform")
+    folder = tmp_path / "my_platform"
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == set(FILES)
+    (folder / FILE).write_text(f'cache = "{ROOT / ".twofold"}"\n{(folder / FILE).read_text()}')
+    return folder
+
+
 @pytest.mark.platform
-def test_a_new_project_is_sound_and_its_tests_pass(tmp_path: Path) -> None:
-    """From its own folder and from one below it, with the jars of the checkout."""
-    said = run(tmp_path, "twofold", "init", "my_platform")
-    assert "cd my_platform" in said
-    project = tmp_path / "my_platform"
-    assert {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()} == set(FILES)
-    file = project / FILE
-    file.write_text(f'cache = "{ROOT / ".twofold"}"\n{file.read_text()}')
-    assert "1 table without a mistake" in run(project / "tables" / "cafe", "twofold", "check", "--strict", "--quick")
-    assert "3 passed" in run(project, "pytest", "-q")
+def test_a_new_project_is_sound_from_each_of_its_folders(tmp_path: Path) -> None:
+    tables = made(tmp_path) / "tables" / "cafe"
+    assert "1 table without a mistake" in run(tables, "twofold", "check", "--strict", "--quick")
+
+
+def test_the_tests_of_a_new_project_pass(
+    spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = write_project(tmp_path / "mine")
+    monkeypatch.setenv(VARIABLE, str(folder))
+    module = runpy.run_path(str(folder / "tests" / "test_cafe.py"))
+    module["test_orders_of_the_sample_are_events"](assert_events)
+    module["test_orders_are_summed_by_shop_and_hour"](partial(assert_rows, spark))
+    module["test_the_stream_and_the_batch_agree_after_reconcile"](partial(assert_parity, spark, settings))
+
+
+@pytest.mark.prove
+@pytest.mark.platform
+def test_a_new_project_is_checked_and_tested_by_its_commands(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    assert "1 table without a mistake" in run(folder, "twofold", "check", "--strict")
+    assert "3 passed" in run(folder, "pytest", "-q")
 
 
 def test_tables_in_a_checkout_become_those_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
