@@ -6,15 +6,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from twofold.infra.errors import BadArgument, BrokerUnreachable
+from twofold.infra.process.readiness import until_answered
 from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
 TIMEOUT_S = 3.0
+FENCED_S = 30.0
+"""So long a broker may be out before a topic is created."""
 T = TypeVar("T")
 
 
@@ -273,15 +277,21 @@ def _partition_counts(client: KafkaAdminClient, names: Sequence[str]) -> dict[st
 
 
 def _create(client: KafkaAdminClient, topics: Sequence[TopicSpec]) -> list[str]:
-    from kafka.errors import TopicAlreadyExistsError
+    from kafka.errors import InvalidReplicationFactorError, TopicAlreadyExistsError
 
-    for topic in topics:
+    def create(topic: TopicSpec) -> None:
         request = {"num_partitions": topic.partitions, "replication_factor": -1, "configs": dict(topic.configs)}
         try:
             client.create_topics({topic.name: request}, wait_for_metadata=True)
         except TopicAlreadyExistsError:
             # Two processes that start together; both declare the same.
             client.wait_for_topics([topic.name])
+        except InvalidReplicationFactorError as error:
+            # With the broker's own factor: a busy machine was late with a heartbeat, so the broker is out for a moment.
+            raise BrokerUnreachable(f"The broker takes no partition of {topic.name}: {error}.") from error
+
+    for topic in topics:
+        until_answered(partial(create, topic), BrokerUnreachable, FENCED_S)
     return [f"{topic.name}: created with {topic.partitions} partitions" for topic in topics]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from kafka.errors import UnknownBrokerIdError
+from kafka.errors import InvalidReplicationFactorError, UnknownBrokerIdError
 
 from tests.infra.conftest import free_port
 from twofold.infra.errors import BrokerUnreachable
@@ -51,6 +52,24 @@ def test_a_broker_that_leads_nothing_counts_as_away(nobody: Settings, monkeypatc
     monkeypatch.setattr("kafka.admin.KafkaAdminClient", lambda **_: SimpleNamespace(close=lambda: None))
     with pytest.raises(BrokerUnreachable), topic_admin.reach(nobody):
         raise UnknownBrokerIdError(-1)
+
+
+def test_a_topic_is_made_once_the_broker_is_admitted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine delays heartbeats; the controller then gives the broker no partition for a moment."""
+    asked: list[str] = []
+
+    def create_topics(topics: dict[str, object], **_: object) -> None:
+        asked.extend(topics)
+        if len(asked) < 3:
+            raise InvalidReplicationFactorError("All brokers are currently fenced")
+
+    client = cast(Any, SimpleNamespace(create_topics=create_topics))
+    assert topic_admin._create(client, [TopicSpec(name="t", partitions=1)]) == ["t: created with 1 partitions"]
+    assert asked == ["t"] * 3
+    monkeypatch.setattr(topic_admin, "FENCED_S", 0.0)
+    asked.clear()
+    with pytest.raises(BrokerUnreachable, match="takes no partition of t"):
+        topic_admin._create(client, [TopicSpec(name="t", partitions=1)])
 
 
 def test_what_is_not_worth_a_failure_is_none_without_a_broker(nobody: Settings) -> None:
