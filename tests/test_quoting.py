@@ -37,6 +37,7 @@ READS_SQL = {
 READS_OTHER_TEXT = {
     "cli/writing/capture_scaffold.py": "the name of a captured table, and a size in the name of a type",
     "cli/parsing.py": "offsets, numbers and dates of arguments",
+    "cli/writing/new_project.py": "imports of declarations",
     "cli/writing/sample.py": "values of sampled records",
     "dags/operators/params.py": "fields of forms",
     "infra/airflow/airflow_processes.py": "lines of Airflow's log",
