@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -84,12 +83,6 @@ def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
     yield spark
     for name, value in before.items():
         spark.conf.set(name, value or "")
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """A home with nothing in it."""
-    return Settings(home=tmp_path / "home", shuffle_partitions=1)
 
 
 @pytest.fixture

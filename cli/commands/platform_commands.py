@@ -15,7 +15,7 @@ from twofold.cli.capture_start import captures_tables, wait_for_tables
 from twofold.cli.commands.outputs_commands import outputs_table
 from twofold.cli.console import Json, err, make_table, out, print_json, step
 from twofold.cli.outputs_start import keeps_copies
-from twofold.infra.errors import LogGap
+from twofold.infra.errors import LogGap, TwofoldError
 from twofold.infra.project.settings import ADMIN, PREFIX, Settings
 from twofold.infra.text.printable import NOTHING, shown_age, shown_bytes, shown_duration
 
@@ -75,7 +75,7 @@ def setup() -> None:
     try:
         with step("An archive of their classes"):
             class_data_sharing.ensure(settings)
-    except (SubprocessError, OSError) as error:
+    except (TwofoldError, SubprocessError, OSError) as error:
         err.print(f"[yellow]![/] JVMs will start more slowly: {escape(str(error))}", soft_wrap=True)
 
 

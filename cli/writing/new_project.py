@@ -252,8 +252,9 @@ def write_project(folder: Path, checkout: Path | None = None) -> tuple[Path, lis
     files = {name: Template(text).substitute(words) for name, text in FILES.items()}
     if checkout is not None:
         files = {name: text for name, text in files.items() if not name.startswith(_SAMPLE)}
-        files |= _adopted(checkout.expanduser().resolve())
-        if (home := checkout.expanduser().resolve() / ".twofold").exists():
+        checkout = checkout.expanduser().resolve()
+        files |= _adopted(checkout)
+        if (home := checkout / ".twofold").exists():
             files[FILE] += f"home = {json.dumps(str(home))}  # with the data of before\n"
     for name, text in files.items():
         file = folder / name

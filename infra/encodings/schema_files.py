@@ -11,6 +11,7 @@ import msgspec
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.project.project import found_project
 
+# A constant, as fingerprints of decodings have known it: each follows the functions below.
 _PROJECT = found_project()
 FOLDER = _PROJECT.schemas if _PROJECT else Path("schemas")
 GUIDS = "guids.json"

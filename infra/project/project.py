@@ -22,7 +22,7 @@ _KEYS = ("cache", "settings")
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A folder with declarations, and what lies beside them.
+    """A folder with declarations, schemas and settings.
 
     Attributes:
         file: `twofold.toml`, or a `pyproject.toml` that has `[tool.twofold]`.
@@ -68,7 +68,8 @@ def project() -> Project:
     Raises:
         BadSetting: there is none, or its file cannot be read.
     """
-    return _project(os.environ.get(VARIABLE, ""), Path.cwd())
+    named = os.environ.get(VARIABLE, "")
+    return _named(named) if named else _nearest(Path.cwd())
 
 
 def found_project() -> Project | None:
@@ -80,15 +81,17 @@ def found_project() -> Project | None:
 
 
 @lru_cache
-def _project(named: str, working: Path) -> Project:
-    if named:
-        folder = Path(named).expanduser().resolve()
-        if found := _read(folder):
-            return found
-        raise BadSetting(
-            f"{VARIABLE}={named!r}: expected a folder with a {FILE}; it has none.",
-            hint=f"Unset {VARIABLE} to take the nearest project above the working folder.",
-        )
+def _named(name: str) -> Project:
+    if found := _read(Path(name).expanduser().resolve()):
+        return found
+    raise BadSetting(
+        f"{VARIABLE}={name!r}: expected a folder with a {FILE}; it has none.",
+        hint=f"Unset {VARIABLE} to take the nearest project above the working folder.",
+    )
+
+
+@lru_cache
+def _nearest(working: Path) -> Project:
     for folder in (working, *working.parents):
         if found := _read(folder):
             return found
