@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from twofold.infra.delta.lake import QUARANTINE
 from twofold.infra.duckdb_session import duckdb_utc
 from twofold.infra.errors import BadArgument
+from twofold.infra.keys.key_store import make_keys
 from twofold.tables.declare.analysis import empty_input
+from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.table import Draft, Table
 from twofold.tables.declare.topic import Topic
@@ -118,7 +121,7 @@ def assert_parity(
     """Asserts that, after reconcile, every closed row equals its recomputation, and that a second one changes nothing.
 
     The records are ingested in eight micro-batches with a restart in the middle. They are made from the schemas and
-    rules of the domain's topics.
+    rules of the topics that the tables read.
 
     Args:
         tables: full or bare names, of one domain; those that they read are computed, too.
@@ -136,13 +139,18 @@ def assert_parity(
     domain = registry.find_table(tables[0]).domain
     world = World(spark, replace(settings, max_files=1), domain, registry)
     wanted = world.with_inputs(tables)
-    for number, part in enumerate(_parts(world, records, faults)):
+    topics = world.topics_of(wanted)
+    if any(map(personal_columns, topics)):
+        make_keys(settings)
+    sent = records or {topic.full_name: records_of(topic, faults=faults) for topic in topics}
+    for number, part in enumerate(_parts(sent)):
         world.append(part)
         if number in (3, 7):
             world.maintain(wanted)
     first = world.reconcile(wanted, verify=True)
     for table in tables:
-        assert world.lake.rows(registry.find_table(table).full_name) > 0, f"{table} stayed empty"
+        if not world.lake.rows(registry.find_table(table).full_name):
+            raise AssertionError(_why_empty(world, table, topics))
     unexplained = [outcome for outcome in first if outcome.unexplained]
     assert not unexplained, "\n".join(f"{o.table}: {d}" for o in unexplained for d in o.differences[:5])
     changed = [outcome for outcome in world.reconcile(wanted) if outcome.changed]
@@ -150,12 +158,18 @@ def assert_parity(
     return world
 
 
-def _parts(world: World, records: Mapping[str, Sequence[bytes]] | None, faults: Faults) -> list[dict[str, list[bytes]]]:
+def _why_empty(world: World, table: str, topics: Iterable[Topic]) -> str:
+    refused = {topic.full_name: world.rows(f"{topic.full_name}{QUARANTINE}")["reasons"].to_pylist() for topic in topics}
+    reasons = [
+        f"{name} refused {len(each)} records, the first: {'; '.join(each[0])}" for name, each in refused.items() if each
+    ]
+    return "\n".join([f"{table} stayed empty", *reasons])
+
+
+def _parts(records: Mapping[str, Sequence[bytes]]) -> list[dict[str, list[bytes]]]:
     """Returns the records of each micro-batch, by topic."""
-    topics = {topic.full_name: topic for topic in world.registry.domain_topics(world.domain)}
     parts: list[dict[str, list[bytes]]] = [{} for _ in range(PARTS)]
-    of_topics = records or {name: records_of(topic, faults=faults) for name, topic in topics.items()}
-    for name, values in of_topics.items():
+    for name, values in records.items():
         for number, value in enumerate(values):
             parts[number * PARTS // len(values)].setdefault(name, []).append(value)
     return parts

@@ -212,6 +212,11 @@ class World:
             left += [source for source in self.registry.upstream(table) if isinstance(source, Table)]
         return list(found)
 
+    def topics_of(self, tables: Iterable[str]) -> list[Topic]:
+        """Returns the topics that these tables themselves read."""
+        sources = [source for name in tables for source in self.registry.upstream(self.registry.find_table(name))]
+        return list({source.full_name: source for source in sources if isinstance(source, Topic)}.values())
+
     def _ranks(self) -> list[list[Table]]:
         """Returns tables that read topics only, then those that read these, and so on."""
         rank: dict[str, int] = {}

@@ -17,7 +17,6 @@ from tests import ROOT
 from tests.test_rooms import imports_of
 from twofold import tables
 from twofold.cli.__main__ import app
-from twofold.tables.declare.declaration_files import OWN
 
 ROOMS = [path.parent for path in sorted(ROOT.glob("*/__init__.py"))]
 MODULES = [
@@ -36,7 +35,7 @@ NAMES_OF_NOTHING = {"told", "said", "named", "few", "many", "most", "of", "less"
 
 
 def is_declaration(path: Path) -> bool:
-    return "declared" in path.parts or (path.parts[0] == "tables" and path.parts[1] not in OWN)
+    return "declared" in path.parts or (path.parts[:2] == ("demo", "tables"))
 
 
 def not_plain(text: str) -> list[str]:
@@ -94,7 +93,7 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 MOST_LINES_OF_A_PART = {
     "infra": 17_200,
     "quality": 1_550,
-    "tables": 15_250,
+    "tables": 13_750,
     "streaming": 3_500,
     "outputs": 3_100,
     "batch": 8_500,
@@ -103,9 +102,9 @@ MOST_LINES_OF_A_PART = {
     "page": 1_850,
     "analysts": 850,
     "dags": 2_700,
-    "testing": 700,
-    "cli": 7_700,
-    "traffic": 2_350,
+    "testing": 750,
+    "cli": 7_800,
+    "demo": 4_050,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from twofold.tables.declare.declaration_files import OWN
 
 MAY_IMPORT = {
     "infra": set(),
@@ -28,7 +27,7 @@ MAY_IMPORT = {
     "page": {"infra", "status"},
     "analysts": {"infra", "quality", "tables"},
     "dags": {"infra", "tables", "page"},
-    "traffic": {"infra", "quality", "tables", "streaming", "outputs", "batch"},
+    "demo": {"infra", "quality", "tables", "streaming", "outputs", "batch", "analysts"},
     "testing": {"infra", "quality", "tables", "streaming", "batch"},
     "cli": {
         "infra",
@@ -42,7 +41,7 @@ MAY_IMPORT = {
         "page",
         "analysts",
         "dags",
-        "traffic",
+        "demo",
     },
 }
 ORDER = (
@@ -64,7 +63,6 @@ ORDER = (
     ("tables/declare",),
     ("tables/declare/functions", "tables/declare/sources"),
     ("tables",),
-    ("tables/DOMAIN",),
     ("tables/refresh/events",),
     ("tables/refresh",),
     ("outputs", "analysts"),
@@ -81,9 +79,9 @@ ORDER = (
     ("page/views",),
     ("page/server",),
     ("dags/operators",),
-    ("dags", "traffic"),
-    ("dags/plugins",),
-    ("traffic/expected",),
+    ("dags", "demo", "demo/tables/DOMAIN", "demo/notebooks", "demo/tests"),
+    ("dags/plugins", "demo/traffic"),
+    ("demo/traffic/expected",),
     ("cli",),
     ("cli/people", "cli/writing"),
     ("cli/commands",),
@@ -168,8 +166,7 @@ def _modules() -> Iterator[Path]:
 
 def _folder(path: Path) -> str:
     folder = path.relative_to(ROOT).parent
-    is_domain = folder.parts[0] == "tables" and len(folder.parts) > 1 and folder.parts[1] not in OWN
-    return "tables/DOMAIN" if is_domain else str(folder)
+    return "demo/tables/DOMAIN" if folder.is_relative_to("demo/tables") else str(folder)
 
 
 def _targets(source: str, modules: Mapping[str, Path]) -> Iterator[tuple[str, int]]:
@@ -197,7 +194,7 @@ def test_streaming_and_batch_know_nothing_of_each_other() -> None:
 def test_no_room_imports_the_outermost_rooms() -> None:
     users = {outer: [room for room, allowed in MAY_IMPORT.items() if outer in allowed] for outer in MAY_IMPORT}
     assert users["cli"] == []
-    assert users["dags"] == users["traffic"] == ["cli"]
+    assert users["dags"] == users["demo"] == ["cli"]
     assert users["status"] == ["page", "cli"]
     assert users["page"] == ["dags", "cli"]
 
@@ -234,9 +231,7 @@ def test_nothing_in_dags_bears_the_name_of_a_room() -> None:
 
 
 def test_declarations_load_neither_spark_nor_airflow() -> None:
-    declarations = [
-        p for d in (ROOT / "tables").iterdir() if d.is_dir() and d.name not in OWN for p in files_of(d, ".py")
-    ]
+    declarations = list(files_of(ROOT / "demo" / "tables", ".py"))
     assert len(declarations) >= 7
     heavy = {
         str(path.relative_to(ROOT)): sorted(found)

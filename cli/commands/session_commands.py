@@ -66,7 +66,7 @@ def notebook(
 
     The address holds a token, without which marimo answers nothing. `notebooks` has an example for each domain.
     """
-    place = file or project().folder / "notebooks"
+    place = file or project().sources / "notebooks"
     command = [sys.executable, "-m", "marimo", "edit", str(place), "--host", "127.0.0.1"]
     command += ["--no-sandbox", "--skip-update-check", *(() if browser else ("--headless",))]
     os.execv(sys.executable, command)

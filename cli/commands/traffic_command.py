@@ -17,7 +17,7 @@ from twofold.infra.text.printable import shown_duration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from twofold.traffic.producer import Progress, Summary
+    from twofold.demo.traffic.producer import Progress, Summary
 
 
 def traffic(
@@ -38,7 +38,7 @@ def traffic(
 
     Every acknowledgement of the broker goes to a journal, so that loss and duplication can be proven.
     """
-    from twofold.traffic.sources import source_of
+    from twofold.demo.traffic.sources import source_of
 
     first, last = parse_days(start, end, source_of(domain).DEMO)
     times = parse_speed(speed)
@@ -46,8 +46,8 @@ def traffic(
     for option, share in shares.items():
         require_share(share, option)
     settings = Settings.from_environment()
-    from twofold.traffic.fault_injection import FaultInjection
-    from twofold.traffic.producer import run
+    from twofold.demo.traffic.fault_injection import FaultInjection
+    from twofold.demo.traffic.producer import run
 
     imperfections = FaultInjection(
         seed=seed, minutes_share=minutes, hours_share=hours, duplicate_share=duplicates, corrupt_share=corrupt

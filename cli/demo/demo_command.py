@@ -23,10 +23,10 @@ from twofold.infra.text.printable import shown_duration
 if TYPE_CHECKING:
     from twofold.cli.demo.demo_report import Account, TableAccount
     from twofold.cli.demo.followers import Followed
+    from twofold.demo.traffic.sources import TrafficSource
     from twofold.status.observer import Observer
     from twofold.status.snapshot import Snapshot
     from twofold.tables.declare.registry import Registry
-    from twofold.traffic.sources import TrafficSource
 
 TAIL = timedelta(days=3)
 LOOK_S = 1.5
@@ -56,15 +56,18 @@ def demo(
 
     Starts the platform with DOMAIN alone, sends its records with the delays and faults of a real source, lets Airflow
     reconcile and check, compares every table with what DuckDB makes of the source, and leaves the platform running.
+    Outside of a project that has DOMAIN, it writes one: the folder twofold-demo.
     """
-    from twofold.traffic.sources import source_of
+    from twofold.cli.demo.demo_project import enter_project
+    from twofold.demo.traffic.sources import source_of
 
     source = source_of(domain)
     first = parse_date(start, "--start") if start else source.DEMO[0]
     last = first + (timedelta(days=days) if days else source.DEMO[1] - source.DEMO[0])
-    settings = Settings.from_environment()
     _require_source(source, first, last)
     chosen = _chosen(steps)
+    folder = enter_project(domain)
+    settings = Settings.from_environment()
     try:
         account = _run(settings, domain, first, last, seconds, chosen)
     except KeyboardInterrupt:
@@ -74,6 +77,8 @@ def demo(
         raise UnexplainedDifference(
             "The account does not add up: see the lines marked with ✗ above.", hint=f"The logs are in {settings.logs}."
         )
+    if folder:
+        out.print(f"Go on from its project: cd {folder.name}; README.md names commands.")
 
 
 def _chosen(steps: str) -> list[str]:
@@ -91,7 +96,7 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
     from twofold.cli.commands.platform_commands import print_addresses
     from twofold.cli.demo.mission import run_steps
     from twofold.cli.platform_start import start_platform
-    from twofold.traffic.sources import DATABASES, FOLLOWED, MISSIONS, source_of
+    from twofold.demo.traffic.sources import DATABASES, FOLLOWED, MISSIONS, source_of
 
     began = time.monotonic()
     out.rule("[bold]1[/] Start the platform", align="left")
@@ -135,7 +140,7 @@ def _require_source(source: TrafficSource, start: date, end: date) -> None:
 
 
 def _send_webhooks(settings: Settings, domain: str, day: date) -> None:
-    from twofold.traffic.sources import WEBHOOKS
+    from twofold.demo.traffic.sources import WEBHOOKS
 
     if domain in WEBHOOKS:
         taken = WEBHOOKS[domain].send(settings, day)
@@ -180,8 +185,8 @@ def _copied(settings: Settings, domain: str) -> Callable[[], bool]:
     """Returns a function that checks whether each captured table has the rows of the database itself."""
     from twofold.cli.demo.followers import not_forgotten
     from twofold.cli.sql_query import Analyst
+    from twofold.demo.traffic.sources import DATABASES
     from twofold.infra.delta.lake import Lake
-    from twofold.traffic.sources import DATABASES
 
     database, analyst = DATABASES.get(domain), Analyst(Lake(settings))
     if database is None:
@@ -257,7 +262,7 @@ def _correct(settings: Settings, domain: str) -> Mapping[str, int]:
 
 def _followers(settings: Settings, registry: Registry, domain: str) -> list[Followed]:
     from twofold.cli.demo.followers import call_receiver, forget_person, hand_to_workers
-    from twofold.traffic.sources import FOLLOWED
+    from twofold.demo.traffic.sources import FOLLOWED
 
     table, topic, of_persons, kind = FOLLOWED[domain]
     with step(f"Call a receiver for each row of {table}") as running:

@@ -12,6 +12,10 @@ from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import Audited, run_name
 from twofold.cli.demo.followers import Followed, not_forgotten
 from twofold.cli.sql_query import Analyst
+from twofold.demo.traffic import ack_journal
+from twofold.demo.traffic.expected import expected_tables
+from twofold.demo.traffic.sources import source_of
+from twofold.demo.traffic.table_diff import compare
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.kafka.topic_admin import offsets
 from twofold.infra.project.settings import Settings
@@ -21,10 +25,6 @@ from twofold.outputs.targets.open_target import open_target
 from twofold.status.fold import Facts
 from twofold.streaming.query.progress import last_of
 from twofold.tables.declare.code_fingerprint import fingerprint
-from twofold.traffic import ack_journal
-from twofold.traffic.expected import expected_tables
-from twofold.traffic.sources import source_of
-from twofold.traffic.table_diff import compare
 
 if TYPE_CHECKING:
     from twofold.infra.kafka.topic_admin import PartitionOffsets

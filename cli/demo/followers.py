@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from twofold.cli.sql_query import Analyst
+from twofold.demo.traffic.sources import FOLLOWED
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.kafka.topic_admin import offsets
@@ -30,7 +31,6 @@ from twofold.outputs.work.work_queue import count as state_of_queue
 from twofold.tables.declare.outputs.webhook_output import to_webhook
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
-from twofold.traffic.sources import FOLLOWED
 
 Count = Callable[[int, int], None]
 NAME = "demo"

@@ -18,8 +18,8 @@ from twofold.infra.text.printable import shown_age, shown_duration
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from twofold.demo.traffic.producer import Progress, Summary
     from twofold.status.snapshot import QueryState, Snapshot
-    from twofold.traffic.producer import Progress, Summary
 
     Show = Callable[["LiveTraffic", Snapshot], None]
 
@@ -63,8 +63,8 @@ class LiveTraffic:
         self._go_on.set()
 
     def run(self) -> None:
-        from twofold.traffic.fault_injection import FaultInjection
-        from twofold.traffic.producer import run
+        from twofold.demo.traffic.fault_injection import FaultInjection
+        from twofold.demo.traffic.producer import run
 
         try:
             self.summary = run(
@@ -141,7 +141,7 @@ def _picture(feed: LiveTraffic, now: Snapshot) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    from twofold.traffic.sources import source_of
+    from twofold.demo.traffic.sources import source_of
 
     reached = feed.reached.date() if feed.reached else feed.start
     share = (reached - feed.start) / (feed.end - feed.start)

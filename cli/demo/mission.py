@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from twofold.cli.console import out, step
+from twofold.demo.traffic.sources import MISSIONS, Mission
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.offset_ranges import Ranges
 from twofold.infra.process.twofold_command import run_command
@@ -17,7 +18,6 @@ from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
-from twofold.traffic.sources import MISSIONS, Mission
 
 
 def run_steps(settings: Settings, domain: str, day: date, chosen: Collection[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import Annotated
@@ -210,8 +211,8 @@ twofold down           # data stays
 
 _SAMPLE = ("tables/", "samples/", "tests/")
 """What of the files is a sample, for who has no declarations yet."""
-_SHIPPED = ("flights", "shop")
-"""The domains that each checkout has."""
+_SHIPPED = ("algebra", "declare", "flights", "refresh", "shop")
+"""What each checkout of before version 0.2 has below its tables."""
 
 
 def init(
@@ -222,24 +223,23 @@ def init(
     ] = None,
 ) -> None:
     """Make a project: a folder with declarations that run, with tests and a CI file, for a repository of its own."""
-    folder, domains = write_project(Path(name), adopt)
+    folder, domains = write_project(Path(name), _adopted(adopt.expanduser().resolve()) if adopt else None)
     out.print(f"Wrote {folder}, with the domain{'s' * (len(domains) > 1)} {', '.join(domains)}.", soft_wrap=True)
     first = f"cd {name}; twofold check finds mistakes, pytest runs its tests, twofold up starts it"
     out.print(f"[dim]Next:[/] {first}; README.md says what then.", soft_wrap=True)
 
 
-def write_project(folder: Path, checkout: Path | None = None) -> tuple[Path, list[str]]:
+def write_project(folder: Path, own: Mapping[str, str] | None = None) -> tuple[Path, list[str]]:
     """Writes the files of a new project.
 
     Args:
-        checkout: one of the platform that holds domains of the user, which become those of the project.
+        own: path -> text of what it declares, and of what differs; None: a sample.
 
     Returns:
         The folder, and its domains.
 
     Raises:
-        BadArgument: there is something in the folder, its name cannot be that of a project, or the checkout has no
-            domain of the user.
+        BadArgument: there is something in the folder, or its name cannot be that of a project.
     """
     from importlib.metadata import version
 
@@ -250,12 +250,8 @@ def write_project(folder: Path, checkout: Path | None = None) -> tuple[Path, lis
         raise BadArgument(f"{folder} exists already, and is not empty.", hint="Choose another name.")
     words = {"name": folder.name, "version": version("twofold")}
     files = {name: Template(text).substitute(words) for name, text in FILES.items()}
-    if checkout is not None:
-        files = {name: text for name, text in files.items() if not name.startswith(_SAMPLE)}
-        checkout = checkout.expanduser().resolve()
-        files |= _adopted(checkout)
-        if (home := checkout / ".twofold").exists():
-            files[FILE] += f"home = {json.dumps(str(home))}  # with the data of before\n"
+    if own is not None:
+        files = {**{name: text for name, text in files.items() if not name.startswith(_SAMPLE)}, **own}
     for name, text in files.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -264,11 +260,13 @@ def write_project(folder: Path, checkout: Path | None = None) -> tuple[Path, lis
 
 
 def _adopted(checkout: Path) -> dict[str, str]:
-    """Reads the declarations, tests and schemas of the user, with imports of today."""
-    from twofold.tables.declare.declaration_files import OWN
+    """Reads the declarations, tests and schemas of the user, with imports of today, and names the home of before.
 
+    Raises:
+        BadArgument: the checkout has no domain of the user.
+    """
     tables = checkout / "tables"
-    domains = [p for p in sorted(tables.glob("[a-z]*")) if p.is_dir() and p.name not in {*OWN, *_SHIPPED}]
+    domains = [p for p in sorted(tables.glob("[a-z]*")) if p.is_dir() and p.name not in _SHIPPED]
     declared = [file for domain in domains for file in sorted(domain.glob("*.py"))]
     if not declared:
         raise BadArgument(
@@ -278,7 +276,10 @@ def _adopted(checkout: Path) -> dict[str, str]:
     files = {str(file.relative_to(checkout)): file for file in declared}
     files |= {f"tests/{file.name}": file for file in tests if file.exists()}
     files |= {str(file.relative_to(checkout)): file for file in (checkout / "schemas").glob("*/*")}
-    return {name: _IMPORTS.sub(_renamed, file.read_text("utf-8")) for name, file in files.items()}
+    own = {name: _IMPORTS.sub(_renamed, file.read_text("utf-8")) for name, file in files.items()}
+    if (home := checkout / ".twofold").exists():
+        own[FILE] = f"{FILES[FILE]}home = {json.dumps(str(home))}  # with the data of before\n"
+    return own
 
 
 _ROOMS = "infra|quality|tables|streaming|outputs|batch|intake|status|page|analysts|dags|cli|traffic"

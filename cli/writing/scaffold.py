@@ -133,7 +133,7 @@ def new() -> None:
 @app.command()
 def domain(name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and _.")]) -> None:
     """Make the folder tables/NAME of a new domain."""
-    out.print(f"Wrote {write_domain(name, root=project().folder)}.", soft_wrap=True)
+    out.print(f"Wrote {write_domain(name, root=project().sources)}.", soft_wrap=True)
     out.print(
         f"[dim]Next:[/] ./twofold new topic NAME --domain {name} --from SAMPLE, a file with one JSON record per line. "
         f"`./twofold up {name}` runs this domain alone.",
@@ -174,7 +174,7 @@ def topic(
         dedup_keys=columns,
         message_key=message_key,
         partitions=partitions,
-        root=project().folder,
+        root=project().sources,
     )
     out.print(
         make_table(f"{found.records:,} records", ["column", "type"], [(c, escape(t)) for c, t in found.schema.items()])
@@ -197,7 +197,7 @@ def table(
     ] = None,
 ) -> None:
     """Write a working tables/DOMAIN/NAME.py, and tests/test_NAME.py."""
-    written = write_table(name, domain=domain, reads=reads, root=project().folder)
+    written = write_table(name, domain=domain, reads=reads, root=project().sources)
     out.print(f"Wrote {written.declaration} and {written.test}.", soft_wrap=True)
     out.print(
         f"[dim]Next:[/] edit both; ./twofold check {domain}.{name} finds mistakes, ./twofold try {domain}.{name} shows "
@@ -217,7 +217,7 @@ def capture(
     """
     from twofold.cli.writing.capture_scaffold import write_captures
 
-    for one in write_captures(Settings.from_environment(), tables, domain=domain, root=project().folder):
+    for one in write_captures(Settings.from_environment(), tables, domain=domain, root=project().sources):
         place = f"tables/{domain}/{one.name}"
         out.print(f"Wrote {place}_changes.py and {place}.py: {len(one.columns)} columns.", soft_wrap=True)
         for name, kind in one.left_out.items():
@@ -231,10 +231,10 @@ def write_domain(name: str, *, root: Path) -> Path:
     Raises:
         BadArgument: the name cannot be used, or there is such a folder.
     """
-    from twofold.tables.declare.declaration_files import RESERVED_DOMAINS
+    from twofold.tables.declare.declaration_files import RESERVED_DOMAIN
     from twofold.tables.declare.parameter_checks import NAME
 
-    if not NAME.match(name) or keyword.iskeyword(name) or name in RESERVED_DOMAINS:
+    if not NAME.match(name) or keyword.iskeyword(name) or name == RESERVED_DOMAIN:
         raise BadArgument(
             f"{name!r} cannot name a domain.", hint="Use lower-case letters, digits and _; 'ledger' is reserved."
         )

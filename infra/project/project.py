@@ -17,7 +17,8 @@ from twofold.infra.errors import BadSetting
 FILE = "twofold.toml"
 VARIABLE = "TWOFOLD_PROJECT"
 _OTHER_FILE, _OTHER_TABLE = "pyproject.toml", "tool.twofold"
-_KEYS = ("cache", "settings")
+_KINDS = {"cache": str, "settings": dict, "sources": str}
+"""What the file may hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +29,11 @@ class Project:
         file: `twofold.toml`, or a `pyproject.toml` that has `[tool.twofold]`.
         settings: name -> value, as the file has them.
         cache: the folder of JVM jars and of archives of classes, which projects share.
+        sources: the folder of what is declared: that of the file, unless it names another one.
     """
 
     file: Path
+    sources: Path
     settings: Mapping[str, Any]
     cache: Path
 
@@ -41,22 +44,22 @@ class Project:
     @property
     def tables(self) -> Path:
         """The folder of declarations: one subfolder for each domain."""
-        return self.folder / "tables"
+        return self.sources / "tables"
 
     @property
     def schemas(self) -> Path:
         """The folder of schemas that are files: one subfolder for each subject."""
-        return self.folder / "schemas"
+        return self.sources / "schemas"
 
     @property
     def dags(self) -> Path:
         """The folder of DAGs of one's own."""
-        return self.folder / "dags"
+        return self.sources / "dags"
 
     def shown(self, path: Path) -> Path:
         """Shortens the path of a file of the project, or of the platform, for people."""
         real = path.resolve()
-        for folder in (self.folder, PACKAGE):
+        for folder in (self.sources, self.folder, PACKAGE):
             if real.is_relative_to(folder):
                 return real.relative_to(folder)
         return path
@@ -123,15 +126,18 @@ def _read(folder: Path) -> Project | None:
 
 
 def _of_document(file: Path, document: Mapping[str, Any]) -> Project:
-    unknown = [key for key in document if key not in _KEYS]
-    settings, cache = document.get("settings", {}), document.get("cache", "")
-    if unknown or not isinstance(settings, dict) or not isinstance(cache, str):
+    if unexpected := [key for key, value in document.items() if not isinstance(value, _KINDS.get(key, ()))]:
         raise BadSetting(
-            f"{file}: {unknown[0] if unknown else 'settings' if isinstance(cache, str) else 'cache'} is not expected.",
-            hint="Expected a table of settings, `[settings]`, and perhaps a folder, `cache`.",
+            f"{file}: {unexpected[0]} is not expected.",
+            hint="Expected a table of settings, `[settings]`, and perhaps folders, `cache` and `sources`.",
         )
-    place = file.parent / Path(cache).expanduser() if cache else _own_cache()
-    return Project(file=file, settings=settings, cache=place)
+    cache = document.get("cache", "")
+    return Project(
+        file=file,
+        settings=document.get("settings", {}),
+        cache=file.parent / Path(cache).expanduser() if cache else _own_cache(),
+        sources=file.parent / document.get("sources", ""),
+    )
 
 
 def _own_cache() -> Path:

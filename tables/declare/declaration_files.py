@@ -28,11 +28,9 @@ from twofold.tables.declare.refusals.refused_names import HEAVY_IMPORT
 from twofold.tables.declare.table import Draft
 from twofold.tables.declare.topic import DeviceClock, Topic
 
-OWN = frozenset({"algebra", "declare", "refresh"})
-"""Folders of the platform; every other one is a domain."""
 DECLARED = "twofold.declared"
 """The package whose modules are the declarations of the project."""
-RESERVED_DOMAINS = OWN | {"ledger"}
+RESERVED_DOMAIN = "ledger"
 QUARANTINE = "_quarantine"
 _PARAMETERS = {kind.__name__: [f.name for f in fields(kind) if f.name not in BOUND] for kind in (Topic, DeviceClock)}
 
@@ -103,10 +101,10 @@ class DeclarationFile:
 
 def require_domain_name(folder: Path) -> None:
     with in_file(folder):
-        if not NAME.match(folder.name) or folder.name in RESERVED_DOMAINS:
+        if not NAME.match(folder.name) or folder.name == RESERVED_DOMAIN:
             raise BadDeclaration(
                 f"{folder.name!r} cannot name a domain.",
-                hint="Use lower-case letters, digits and _; not 'ledger', 'declare' or 'refresh'.",
+                hint=f"Use lower-case letters, digits and _; not {RESERVED_DOMAIN!r}.",
             )
 
 

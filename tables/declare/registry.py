@@ -17,9 +17,8 @@ from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings
 from twofold.tables.algebra.mistake_list import require_none, together_with
 from twofold.tables.declare.declaration_files import (
-    OWN,
     QUARANTINE,
-    RESERVED_DOMAINS,
+    RESERVED_DOMAIN,
     DeclarationFile,
     TopicFile,
     full_name_of,
@@ -197,7 +196,7 @@ class Registry:
         """Filters names to Delta tables that no file declares any more, without ledgers."""
         declared = {*self.tables, *self.topics, *self.faults, *self.elsewhere}
         kept = declared | {f"{name}{QUARANTINE}" for name in declared}
-        return [name for name in names if name not in kept and name.split(".")[0] not in RESERVED_DOMAINS]
+        return [name for name in names if name not in kept and name.split(".")[0] != RESERVED_DOMAIN]
 
     def find(self, name: str) -> Topic | Table:
         """Finds the table of that name, else the topic.
@@ -286,9 +285,7 @@ def _read(folder: Path) -> Registry:
     drafts: dict[str, DeclarationFile] = {}
     faults: dict[str, BadDeclaration] = {}
     descriptions: dict[str, Mapping[str, str]] = {}
-    for domain in sorted(
-        p for p in folder.iterdir() if p.is_dir() and p.name not in OWN and not p.name.startswith(("_", "."))
-    ):
+    for domain in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(("_", "."))):
         try:
             require_domain_name(domain)
         except BadDeclaration as fault:

@@ -30,7 +30,7 @@ from twofold.testing.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
+NOTEBOOKS = sorted((ROOT / "demo" / "notebooks").glob("*.py"))
 
 
 def test_each_domain_has_a_notebook() -> None:
@@ -131,7 +131,7 @@ def run(name: str, settings: Settings, registry: Registry, monkeypatch: pytest.M
     write_analytics(settings, registry)
     for variable, value in settings.environment().items():
         monkeypatch.setenv(variable, value)
-    _, defined = runpy.run_path(str(ROOT / "notebooks" / f"{name}.py"))["app"].run()
+    _, defined = runpy.run_path(str(ROOT / "demo" / "notebooks" / f"{name}.py"))["app"].run()
     return dict(defined)
 
 

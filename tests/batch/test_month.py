@@ -10,14 +10,14 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.rewrites import backfill
+from twofold.demo.traffic.expected import expected_tables
+from twofold.demo.traffic.fault_injection import FaultInjection
+from twofold.demo.traffic.producer import messages
+from twofold.demo.traffic.table_diff import TableComparison, compare
 from twofold.infra.instants import Interval, epoch_ms, from_epoch_ms
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
 from twofold.testing.worlds import World
-from twofold.traffic.expected import expected_tables
-from twofold.traffic.fault_injection import FaultInjection
-from twofold.traffic.producer import messages
-from twofold.traffic.table_diff import TableComparison, compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,12 +9,12 @@ import pytest
 
 from tests.fuzz.flights_oracle import judged
 from tests.harness.tiers import this_run
+from twofold.demo.traffic.expected import expected_tables
+from twofold.demo.traffic.fault_injection import FaultInjection
+from twofold.demo.traffic.producer import messages
 from twofold.infra.instants import from_epoch_ms
 from twofold.infra.project.settings import Settings
 from twofold.testing.worlds import World
-from twofold.traffic.expected import expected_tables
-from twofold.traffic.fault_injection import FaultInjection
-from twofold.traffic.producer import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,10 +10,10 @@ import duckdb
 from tests.chaos.worker import parts, values
 from tests.fuzz.flights_oracle import Oracle, judged
 from tests.fuzz.fuzz_cases import Sent
+from twofold.demo.traffic.fault_injection import CORRUPT
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.instants import from_epoch_ms
 from twofold.testing.worlds import World
-from twofold.traffic.fault_injection import CORRUPT
 
 
 def assert_each_record_is_there_once(world: World, legs: int) -> None:

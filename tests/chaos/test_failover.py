@@ -20,12 +20,12 @@ from tests.harness.tiers import this_run
 from tests.platform.acknowledged_records import faults
 from tests.servers import empty_log, wait_until
 from tests.streaming.ingest.small_log import frontier_faults, late_faults
+from twofold.demo.traffic.fault_injection import FaultInjection
+from twofold.demo.traffic.producer import run
 from twofold.infra.project.settings import Settings
 from twofold.streaming.query.progress import read
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.testing.worlds import World
-from twofold.traffic.fault_injection import FaultInjection
-from twofold.traffic.producer import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,14 +11,14 @@ from datetime import UTC, date, datetime, timedelta
 
 from tests.support.crashes import Executioner, stepped
 from twofold.batch.ledgers.run_ledgers import Ledgers
+from twofold.demo.traffic.fault_injection import FaultInjection, Message
+from twofold.demo.traffic.producer import messages
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.streaming.maintain.table_stream import TableStream
 from twofold.tables.declare.registry import load
 from twofold.testing.worlds import World
-from twofold.traffic.fault_injection import FaultInjection, Message
-from twofold.traffic.producer import messages
 
 FIRST = date(2013, 3, 9)
 PARTS_PER_LEG = 2

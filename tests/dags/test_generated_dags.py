@@ -345,7 +345,7 @@ def test_the_form_refuses_params_that_cannot_be_meant(
 def two_domains(tmp_path: Path) -> Path:
     folder = tmp_path / "tables"
     for domain in ("flights", "trains"):
-        shutil.copytree(ROOT / "tables" / "flights", folder / domain)
+        shutil.copytree(ROOT / "demo" / "tables" / "flights", folder / domain)
     return folder
 
 

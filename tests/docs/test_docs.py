@@ -29,7 +29,7 @@ PAGES = [*(ROOT / name for name in OUTSIDE), *sorted((ROOT / "docs").rglob("*.md
 TEXT = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in PAGES}
 WRITING = TEXT["docs/how-to/write-a-table.md"]
 DECISIONS = sorted(name for name in TEXT if re.match(r"docs/adr/\d", name))
-ROOMS = "infra|quality|tables|streaming|batch|status|page|dags|testing|cli|traffic|tests|docs|benchmarks|peers"
+ROOMS = "infra|quality|tables|streaming|batch|status|page|dags|testing|cli|demo|tests|docs|benchmarks|peers"
 
 
 MODULES = {path.name for room in (*ROOMS.split("|"), "docs") for path in (ROOT / room).rglob("*.py")}
@@ -118,7 +118,7 @@ def test_the_readme_shows_a_whole_declaration_before_any_other_code() -> None:
     assert shown is not None
     assert "```" not in TEXT["README.md"][: shown.start(1)]
     assert shown[2] == "python"
-    assert shown[3] == (ROOT / shown[1]).read_text("utf-8")
+    assert shown[3] == (ROOT / "demo" / shown[1]).read_text("utf-8")
     assert len(shown[3].splitlines()) <= 40
     [returned] = [node for node in ast.walk(ast.parse(shown[3])) if isinstance(node, ast.Return)]
     assert isinstance(returned.value, ast.Call)
@@ -201,7 +201,7 @@ def test_every_file_that_a_page_names_is_there(page: str) -> None:
     made |= {Path(name).stem for name in re.findall(r"> (\S+)", TEXT[page])} | {"NAME", "test_NAME"}
     captured = [words[2] for words in commands_in(TEXT[page], "./twofold") if words[:2] == ["new", "capture"]]
     made |= {f"{name.split('.')[-1]}{of}" for name in captured for of in ("", "_changes")}
-    places = (ROOT, (ROOT / page).parent)
+    places = (ROOT, ROOT / "demo", (ROOT / page).parent)
     missing = [name for name in sorted(named) if not any((place / name).exists() for place in places)]
     if page not in DECISIONS:  # which say what was so then
         missing += set(re.findall(r"`(\w+\.py)`", TEXT[page])) - MODULES
@@ -237,7 +237,9 @@ def test_a_mistake_is_reported_as_the_page_shows(
     name: str, right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "tables"
-    shutil.copytree(ROOT / "tables" / "flights", folder / "flights", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "demo" / "tables" / "flights", folder / "flights", ignore=shutil.ignore_patterns("__pycache__")
+    )
     file = folder / "flights" / f"{name}.py"
     text = file.read_text("utf-8")
     assert right in text

@@ -10,7 +10,7 @@ from tests.tables.declared import written
 from twofold.tables.declare.registry import load
 
 PAGE = (ROOT / "docs/how-to/search-a-stream.md").read_text("utf-8")
-SHOP = ROOT / "tables" / "shop"
+SHOP = ROOT / "demo" / "tables" / "shop"
 CHANGES = """\
 '''Changes of saved searches.'''
 from twofold import changes_of

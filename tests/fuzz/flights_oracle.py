@@ -10,9 +10,9 @@ import duckdb
 import pyarrow as pa
 
 from tests.fuzz.fuzz_cases import Sent
+from twofold.demo.traffic.expected import expected_tables
+from twofold.demo.traffic.table_diff import TableComparison, compare
 from twofold.testing.worlds import World
-from twofold.traffic.expected import expected_tables
-from twofold.traffic.table_diff import TableComparison, compare
 
 VIEWS = """
     CREATE TABLE departed AS
@@ -33,7 +33,7 @@ VIEWS = """
         precipitation_in::DOUBLE AS precip, visibility_mi::DOUBLE AS visib, observed_at::TIMESTAMPTZ AS observed_at
     FROM weather;
 """
-"""The relations that `traffic/expected/flights/source.sql` makes of the files, made of a log instead."""
+"""The relations that `demo/traffic/expected/flights/source.sql` makes of the files, made of a log instead."""
 
 
 class Oracle:

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from tests import ROOT
 from tests.fuzz.fuzz_cases import Sent
+from twofold.demo.traffic.expected.expected_shop import load_records
+from twofold.demo.traffic.expected.expected_tables import is_final, query_of
 from twofold.testing.worlds import Keyed, World
-from twofold.traffic.expected.expected_shop import load_records
-from twofold.traffic.expected.expected_tables import is_final, query_of
 
 TOPICS = {
     "orders": "order_id",

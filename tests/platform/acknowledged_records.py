@@ -8,12 +8,12 @@ from zlib import crc32
 import duckdb
 import pyarrow as pa
 
+from twofold.demo.traffic import ack_journal
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.lost_offsets import gaps
-from twofold.traffic import ack_journal
 
 COMPARED = """
     WITH known AS (

@@ -11,14 +11,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 
+from twofold.demo.traffic.fault_injection import FaultInjection
+from twofold.demo.traffic.producer import Summary, run
 from twofold.infra.kafka import broker as kafka
 from twofold.infra.process import supervisor
 from twofold.infra.process.supervisor import ProcessState
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project.settings import Settings
 from twofold.streaming.query import progress
-from twofold.traffic.fault_injection import FaultInjection
-from twofold.traffic.producer import Summary, run
 
 DOMAIN = "flights"
 FIRST = date(2013, 1, 1)

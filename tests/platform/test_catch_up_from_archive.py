@@ -14,6 +14,8 @@ from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
 from twofold.batch.audit.table_audit import audit_topics
 from twofold.batch.log_reader import Log
+from twofold.demo.traffic.fault_injection import FaultInjection
+from twofold.demo.traffic.producer import run
 from twofold.infra.archive.archive_catalog import open_archive
 from twofold.infra.kafka import topic_admin
 from twofold.infra.project.settings import Settings
@@ -26,8 +28,6 @@ from twofold.tables.refresh.events import lost_offsets
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.open_platform import Platform
 from twofold.testing.worlds import World
-from twofold.traffic.fault_injection import FaultInjection
-from twofold.traffic.producer import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

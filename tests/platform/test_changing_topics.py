@@ -9,6 +9,8 @@ import pytest
 
 from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
+from twofold.demo.traffic.fault_injection import FaultInjection
+from twofold.demo.traffic.producer import run
 from twofold.infra.kafka import topic_admin
 from twofold.infra.process.kept_running import KeptRunning
 from twofold.infra.project.settings import Settings
@@ -19,8 +21,6 @@ from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.events.topic_specs import specs
 from twofold.testing.worlds import World
-from twofold.traffic.fault_injection import FaultInjection
-from twofold.traffic.producer import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,14 +23,14 @@ from tests.platform.crashing_driver import Stage
 from tests.platform.supervised_driver import DOMAIN, FIRST, MESSY, kill, live_driver, sending, works_since
 from tests.servers import wait_until
 from tests.support.crashes import run_until_killed
+from twofold.demo.traffic.fault_injection import FaultInjection
+from twofold.demo.traffic.producer import Summary, run
 from twofold.infra.kafka.topic_admin import offsets, reach
 from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from twofold.testing.worlds import World
-from twofold.traffic.fault_injection import FaultInjection
-from twofold.traffic.producer import Summary, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

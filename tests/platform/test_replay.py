@@ -19,6 +19,8 @@ from tests.rewrites import replay
 from tests.servers import empty_log
 from twofold.batch.log_reader import offsets_at
 from twofold.batch.offset_selection import OffsetSelection
+from twofold.demo.traffic.fault_injection import FaultInjection
+from twofold.demo.traffic.producer import run
 from twofold.infra.errors import BadArgument, NotArchived
 from twofold.infra.kafka.record_columns import HEADERS_TYPE
 from twofold.infra.project.settings import Settings
@@ -27,8 +29,6 @@ from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.open_platform import Platform
 from twofold.testing.worlds import World
-from twofold.traffic.fault_injection import FaultInjection
-from twofold.traffic.producer import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

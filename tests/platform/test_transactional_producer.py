@@ -9,14 +9,14 @@ import pytest
 
 from twofold.batch.audit.completeness import Coverage, certify
 from twofold.batch.audit.table_audit import audit_topics
+from twofold.demo.traffic.fault_injection import FaultInjection
+from twofold.demo.traffic.producer import messages
 from twofold.infra.kafka import topic_admin
 from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import Platform
 from twofold.testing.worlds import World
-from twofold.traffic.fault_injection import FaultInjection
-from twofold.traffic.producer import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

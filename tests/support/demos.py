@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from tests import ROOT
+from twofold.demo.traffic.expected.expected_tables import KEYS
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.process import supervisor
 from twofold.infra.process.ports import free_port
@@ -24,7 +25,6 @@ from twofold.infra.project.project import VARIABLE
 from twofold.infra.project.settings import Settings
 from twofold.status.parts.unloaded_dags import declared_dags, why_unloaded
 from twofold.tables.declare.registry import load
-from twofold.traffic.expected.expected_tables import KEYS
 
 DAYS = {"flights": 3, "shop": 2}
 LONGEST_S = 1_500

@@ -11,12 +11,12 @@ import pytest
 
 from tests.mutations.test_mutations import repetitions_that_count
 from tests.tables.declared import a_topic
+from twofold.demo.traffic.fault_injection import FaultInjection
+from twofold.demo.traffic.producer import messages
 from twofold.quality.rules import between, matches, one_of
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from twofold.testing import Faults, assert_events, assert_parity, assert_rows, records_of
-from twofold.traffic.fault_injection import FaultInjection
-from twofold.traffic.producer import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,3 +88,9 @@ def test_a_batch_that_counts_what_was_sent_twice_is_found(
     repetitions_that_count(monkeypatch)
     with pytest.raises(AssertionError, match="delays_by_hour"):
         assert_parity(spark, settings, "flights.delays_by_hour", records=two_days_of_flights())
+
+
+def test_a_table_that_stays_empty_says_which_records_were_refused(spark: SparkSession, settings: Settings) -> None:
+    records = {"flights.departures": [b'{"flight_id": 1}', b"{", b"}"]}
+    with pytest.raises(AssertionError, match=r"stayed empty\nflights\.departures refused 3 records, the first: \w"):
+        assert_parity(spark, settings, "flights.delays_by_hour", records=records)

@@ -13,10 +13,10 @@ from twofold.cli.demo.dag_runs import _doing
 from twofold.cli.demo.demo_command import has_caught_up, has_caught_up_with_topics, print_account
 from twofold.cli.demo.demo_report import Account, TableAccount, TopicAccount
 from twofold.cli.demo.live_view import LiveTraffic, moving
+from twofold.demo.traffic.producer import Progress
 from twofold.infra.airflow.airflow_api import TaskState
 from twofold.infra.project.settings import Settings
 from twofold.status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
-from twofold.traffic.producer import Progress
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 TABLE = TableAccount(

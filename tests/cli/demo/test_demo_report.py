@@ -11,12 +11,12 @@ from deltalake import write_deltalake
 
 from twofold.cli.demo.demo_report import TableAccount, TopicAccount, account_of_topic, record_proofs
 from twofold.cli.sql_query import Analyst
+from twofold.demo.traffic.ack_journal import AckJournal, Row, directory
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.topic_admin import PartitionOffsets
 from twofold.infra.project.settings import Settings
 from twofold.status.proofs import Proof, proof_days
 from twofold.tables.declare import registry
-from twofold.traffic.ack_journal import AckJournal, Row, directory
 
 SENT = [(0, 0, "true"), (0, 1, "duplicate"), (0, 2, "corrupt:nan"), (1, 0, "true")]
 BOUNDS = {

@@ -12,11 +12,11 @@ from deltalake import write_deltalake
 from tests import ROOT
 from tests.cli.conftest import Cli
 from twofold.cli.demo.mission import STEPS, _edited, _misread
+from twofold.demo.traffic.sources import MISSIONS, Mission
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
-from twofold.traffic.sources import MISSIONS, Mission
 
 
 @pytest.mark.parametrize("domain", MISSIONS)
@@ -24,7 +24,7 @@ def test_what_a_demo_changes_is_declared(domain: str) -> None:
     mission = MISSIONS[domain]
     topic = load().find_topic(mission.topic)
     assert {mission.column, mission.time} <= topic.schema.keys()
-    assert (ROOT / "tables" / f"{mission.table.replace('.', '/')}.py").read_text().count(mission.before) == 1
+    assert (ROOT / "demo" / "tables" / f"{mission.table.replace('.', '/')}.py").read_text().count(mission.before) == 1
 
 
 def test_a_file_is_as_before_whatever_happens(tmp_path: Path) -> None:

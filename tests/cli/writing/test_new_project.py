@@ -14,7 +14,7 @@ import pytest
 
 from tests import ROOT
 from tests.tables.declared import written
-from twofold.cli.writing.new_project import FILES, write_project
+from twofold.cli.writing.new_project import FILES, init, write_project
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.project import FILE, VARIABLE
 from twofold.infra.project.settings import Settings
@@ -68,7 +68,9 @@ def test_a_new_project_is_checked_and_tested_by_its_commands(tmp_path: Path) -> 
     assert "3 passed" in run(folder, "pytest", "-q")
 
 
-def test_tables_in_a_checkout_become_those_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_in_a_checkout_become_those_of_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As they were before the platform was a package."""
     checkout = tmp_path / "checkout"
     written(
@@ -91,9 +93,10 @@ def test_tables_in_a_checkout_become_those_of_a_project(tmp_path: Path, monkeypa
             ".twofold/lake/x": "",
         },
     )
-    folder, domains = write_project(tmp_path / "mine", checkout)
+    folder = tmp_path / "mine"
+    init(str(folder), checkout)
+    assert "with the domain cafe" in capsys.readouterr().out
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    assert domains == ["cafe"]
     assert {name for name in files if name.startswith(("tables", "tests", "schemas/o", "samples"))} == {
         "tables/cafe/__init__.py",
         "tables/cafe/orders.py",
@@ -109,7 +112,7 @@ def test_tables_in_a_checkout_become_those_of_a_project(tmp_path: Path, monkeypa
     assert Settings.from_environment({}).home == checkout / ".twofold"
     assert load(folder / "tables").require_sound().find_table("sales_by_hour").closes_at == "closes_at"
     with pytest.raises(BadArgument, match="has no domain of yours"):
-        write_project(tmp_path / "other", folder / "tests")
+        init(str(tmp_path / "other"), folder / "tests")
     assert not (tmp_path / "other").exists()
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def checkout(tmp_path: Path) -> Path:
     """A copy of the declarations."""
     folder = Path("tables") / "flights"
-    shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "demo" / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 

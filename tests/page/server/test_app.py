@@ -438,7 +438,7 @@ print(*sys.modules)
     )
     assert ran.returncode == 0, ran.stderr
     loaded = set(ran.stdout.split())
-    own = ("twofold.tables.flights", "twofold.tables.shop", "twofold.cli")
+    own = ("twofold.declared", "twofold.cli")
     engines = {"pyspark", "duckdb", "kafka", "airflow", *own}
     assert not {name for name in loaded if name in engines or name.startswith(tuple(f"{one}." for one in own))}
     assert "deltalake" in loaded

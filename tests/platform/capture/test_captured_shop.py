@@ -12,6 +12,9 @@ from kafka import KafkaProducer
 
 from tests.servers import wait_until
 from tests.support.captured_bank import Bank, relaying
+from twofold.demo.traffic import shop_database, shop_source
+from twofold.demo.traffic.expected import expected_tables
+from twofold.demo.traffic.table_diff import compare
 from twofold.infra.capture import debezium_connector
 from twofold.infra.kafka.topic_admin import ensure_topics
 from twofold.streaming.ingest.ingest_query import Ingest
@@ -19,9 +22,6 @@ from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import captures
 from twofold.tables.refresh.events.topic_specs import specs
 from twofold.testing.worlds import World
-from twofold.traffic import shop_database, shop_source
-from twofold.traffic.expected import expected_tables
-from twofold.traffic.table_diff import compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

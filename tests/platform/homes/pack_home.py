@@ -21,12 +21,12 @@ from tests import ROOT
 from tests.platform.homes.packed_home import archive_of, pack
 from tests.servers import wait_until
 from tests.support.demos import DAYS, command, faults, own_checkout, run_demo, settings_of, short
+from twofold.demo.traffic.sources import MISSIONS, SOURCES
 from twofold.infra.delta.lake import Lake
 from twofold.infra.postgres.database_connection import query
 from twofold.infra.project.project import VARIABLE
 from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DATAFUSION
-from twofold.traffic.sources import MISSIONS, SOURCES
 
 PLACE = Path(tempfile.gettempdir()).resolve() / "twofold-home"
 """Of the home and of the checkout that makes it."""

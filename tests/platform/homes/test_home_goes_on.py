@@ -22,12 +22,12 @@ from tests.platform.homes.packed_home import Content, Facts, archive_of, content
 from tests.servers import wait_until
 from tests.support.demos import DAYS, command, faults, processes_of, run_demo
 from twofold.batch.plan.plan import Plan, Plans
+from twofold.demo.traffic.sources import MISSIONS, SOURCES
 from twofold.infra.process import supervisor
 from twofold.infra.project.chosen_domains import driver_name
 from twofold.infra.project.settings import Settings
 from twofold.status.observer import Observer
 from twofold.tables.declare.registry import load, running
-from twofold.traffic.sources import MISSIONS, SOURCES
 
 pytestmark = [pytest.mark.platform, pytest.mark.prove, pytest.mark.timeout(3_600)]
 

@@ -45,7 +45,7 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
     folder = tmp_path_factory.mktemp("sql")
     declared = written(folder / "declared", {"shop/unpaid_orders.py": EXAMPLE, "shop/by_hour.py": BY_HOUR})
     for topic in ("orders", "payments"):
-        shutil.copy(ROOT / f"tables/shop/{topic}.py", declared / "shop")
+        shutil.copy(ROOT / f"demo/tables/shop/{topic}.py", declared / "shop")
     world = World(spark, Settings(home=folder / "home", shuffle_partitions=1), "shop", load(declared).require_sound())
     world.append(
         {"orders": [order("o1", "09:00"), order("o2", "09:10")], "payments": [payment("p1", "o2", "declined")]}

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from tests.tables.declared import written
+from twofold.declared.flights.missed_turnarounds import late_after_late
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare import registry
 from twofold.tables.declare.functions.event_patterns import Event, Match, _by_key, find_matches, times_then
-from twofold.tables.flights.missed_turnarounds import late_after_late
 from twofold.testing.worlds import World
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from twofold.demo.traffic.expected import expected_flights, expected_shop
 from twofold.infra.errors import BadArgument
 from twofold.infra.sql.names import DUCKDB
-from twofold.traffic.expected import expected_flights, expected_shop
 
 if TYPE_CHECKING:
     import pyarrow as pa

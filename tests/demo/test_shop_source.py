@@ -7,8 +7,8 @@ from itertools import groupby
 
 import pytest
 
-from twofold.traffic.expected.expected_tables import expected
-from twofold.traffic.shop_source import CartEvent, Login, SavedSearch, records
+from twofold.demo.traffic.expected.expected_tables import expected
+from twofold.demo.traffic.shop_source import CartEvent, Login, SavedSearch, records
 
 WEEK = (date(2026, 3, 2), date(2026, 3, 9))
 

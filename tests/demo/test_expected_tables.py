@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from tests import ROOT
+from twofold.demo.traffic.expected.expected_tables import KEYS, expected, is_final
+from twofold.demo.traffic.flight_source import Arrival, Departure, Observation, records
+from twofold.demo.traffic.table_diff import compare
 from twofold.infra.errors import BadArgument, SchemaMismatch
-from twofold.traffic.expected.expected_tables import KEYS, expected, is_final
-from twofold.traffic.flight_source import Arrival, Departure, Observation, records
-from twofold.traffic.table_diff import compare
 
 JANUARY = (date(2013, 1, 1), date(2013, 2, 1))
 
@@ -126,14 +126,14 @@ def test_a_table_without_a_truth_is_refused() -> None:
 
 
 def test_the_truth_shares_nothing_with_traffic_but_what_happened_in_a_shop() -> None:
-    files = (ROOT / "traffic" / "expected").glob("*.py")
+    files = (ROOT / "demo" / "traffic" / "expected").glob("*.py")
     imported = {
         line.strip() for file in files for line in file.read_text().splitlines() if re.match(r"\s*(from|import) ", line)
     }
     ours = {line for line in imported if re.match(r"from twofold\.(?!infra)", line)}
     assert ours == {
-        "from twofold.traffic.expected import expected_flights, expected_shop",
-        "from twofold.traffic import shop_database, shop_source",
+        "from twofold.demo.traffic.expected import expected_flights, expected_shop",
+        "from twofold.demo.traffic import shop_database, shop_source",
     }
 
 

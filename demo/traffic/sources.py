@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Protocol
 
+from twofold.demo.traffic import flight_source, refund_sender, shop_database, shop_source
 from twofold.infra.errors import BadArgument
-from twofold.traffic import flight_source, refund_sender, shop_database, shop_source
 
 
 class Record(Protocol):

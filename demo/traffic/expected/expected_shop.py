@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from twofold.demo.traffic import shop_database, shop_source
 from twofold.infra.duckdb_session import load_extension
-from twofold.traffic import shop_database, shop_source
 
 if TYPE_CHECKING:
     import duckdb

@@ -16,6 +16,10 @@ from typing import Any
 import pytest
 
 from twofold import personal
+from twofold.demo.traffic import producer
+from twofold.demo.traffic.ack_journal import read
+from twofold.demo.traffic.fault_injection import FaultInjection
+from twofold.demo.traffic.flight_source import EARLIEST_BEFORE_MIDNIGHT, ZONE
 from twofold.infra.errors import BadArgument, BrokerUnreachable
 from twofold.infra.kafka.topic_admin import offsets
 from twofold.infra.keys.ciphertext import is_sealed
@@ -26,10 +30,6 @@ from twofold.infra.project.settings import Settings
 from twofold.tables.declare import registry
 from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.declare.topic import Topic
-from twofold.traffic import producer
-from twofold.traffic.ack_journal import read
-from twofold.traffic.fault_injection import FaultInjection
-from twofold.traffic.flight_source import EARLIEST_BEFORE_MIDNIGHT, ZONE
 
 DAY: dict[str, Any] = {"domain": "flights", "start": date(2013, 1, 15), "end": date(2013, 1, 16)}
 

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
+from twofold.demo.traffic.traffic_record import TrafficRecord
 from twofold.infra.errors import MissingTool, SchemaMismatch
-from twofold.traffic.traffic_record import TrafficRecord
 
 ZONE: tzinfo = ZoneInfo("America/New_York")
 FIRST_DAY, LAST_DAY = date(2013, 1, 1), date(2013, 12, 31)

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from twofold.demo.traffic.sources import Record
 from twofold.infra.errors import BadArgument
 from twofold.tables.declare.topic import Topic
-from twofold.traffic.sources import Record
 
 TRUE, DUPLICATE, CORRUPT = "true", "duplicate", "corrupt:"
 

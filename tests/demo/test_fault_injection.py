@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from twofold.demo.traffic import producer
+from twofold.demo.traffic.fault_injection import CORRUPTIONS, TRUE, FaultInjection, Message, encode
+from twofold.demo.traffic.flight_source import Departure, Observation, Record, records
+from twofold.demo.traffic.shop_source import SavedSearch
 from twofold.infra.errors import BadArgument
 from twofold.tables.declare import registry
 from twofold.tables.declare.topic import Topic
-from twofold.traffic import producer
-from twofold.traffic.fault_injection import CORRUPTIONS, TRUE, FaultInjection, Message, encode
-from twofold.traffic.flight_source import Departure, Observation, Record, records
-from twofold.traffic.shop_source import SavedSearch
 
 JANUARY_2 = (date(2013, 1, 2), date(2013, 1, 3))
 

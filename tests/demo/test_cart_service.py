@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from twofold.traffic.cart_service import Cart, CartEvent, Command
+from twofold.demo.traffic.cart_service import Cart, CartEvent, Command
 
 AT = datetime(2026, 3, 2, 10, tzinfo=UTC)
 ADD, REMOVE, ORDER = Command("add", "cup", 2), Command("remove", "cup", 2), Command("order")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.infra.conftest import free_port
+from twofold.demo.traffic import refund_sender
 from twofold.infra.errors import BadSetting, ProcessFailed
 from twofold.infra.kafka import topic_admin
 from twofold.infra.process import supervisor
@@ -20,7 +21,6 @@ from twofold.infra.webhooks.webhook_secrets import add_missing
 from twofold.intake import receiver
 from twofold.tables.declare.registry import running
 from twofold.tables.refresh.events.topic_specs import specs
-from twofold.traffic import refund_sender
 
 DAY = date(2026, 3, 2)
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from twofold.demo.traffic import shop_source
 from twofold.infra.errors import BadSetting, ProcessFailed
 from twofold.infra.process.ports import HOST
 from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.webhook_secrets import read_secrets
-from twofold.traffic import shop_source
 
 TOPIC = "shop.refund_notices"
 NOTICES = 20

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from tests import ROOT
+from twofold.demo.traffic.ack_journal import AckJournal, Row, checksum, files, load, read
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
-from twofold.traffic.ack_journal import AckJournal, Row, checksum, files, load, read
 
 ROWS = [
     Row("flights.departures", 2, 0, "true", "UA1545/2013-01-01T10:15Z", checksum(b"{}")),
@@ -73,7 +73,7 @@ def test_every_run_has_its_own_file_and_none_is_written_over(tmp_path: Path) -> 
 def test_rows_survive_a_kill_of_the_process_that_wrote_them(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     script = (
-        "import os, pathlib, sys; from twofold.traffic.ack_journal import AckJournal, Row\n"
+        "import os, pathlib, sys; from twofold.demo.traffic.ack_journal import AckJournal, Row\n"
         "journal = AckJournal(pathlib.Path(sys.argv[1])); journal.append(Row('t', 0, 5, 'true', 'k', 1))\n"
         "os.kill(os.getpid(), 9)"
     )

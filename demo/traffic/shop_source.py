@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from twofold.traffic.cart_service import Cart, CartEvent, Command
-from twofold.traffic.traffic_record import TrafficRecord
+from twofold.demo.traffic.cart_service import Cart, CartEvent, Command
+from twofold.demo.traffic.traffic_record import TrafficRecord
 
 ZONE: tzinfo = UTC
 FIRST_DAY, LAST_DAY = date(2026, 1, 1), date(2026, 12, 31)

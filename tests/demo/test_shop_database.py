@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime
 
 import pytest
 
+from twofold.demo.traffic.shop_database import COLUMNS, Change, connected, transactions
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
-from twofold.traffic.shop_database import COLUMNS, Change, connected, transactions
 
 MONDAY, TUESDAY, WEDNESDAY = date(2026, 3, 2), date(2026, 3, 3), date(2026, 3, 4)
 

@@ -18,6 +18,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
+from twofold.demo.traffic.ack_journal import AckJournal, Row, checksum
+from twofold.demo.traffic.fault_injection import FaultInjection, Message
+from twofold.demo.traffic.shop_database import Transaction
+from twofold.demo.traffic.sources import DATABASES, require_days, source_of
 from twofold.infra.errors import BadArgument, BrokerUnreachable
 from twofold.infra.kafka import topic_admin as broker_topics
 from twofold.infra.kafka.record_producer import FAREWELL_S, producing
@@ -25,10 +29,6 @@ from twofold.infra.project.settings import Settings
 from twofold.tables.declare import registry
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_sealer import sealing
-from twofold.traffic.ack_journal import AckJournal, Row, checksum
-from twofold.traffic.fault_injection import FaultInjection, Message
-from twofold.traffic.shop_database import Transaction
-from twofold.traffic.sources import DATABASES, require_days, source_of
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from twofold.traffic.flight_source import Arrival, Departure, FlightRow, Observation, arrival, departure, records
+from twofold.demo.traffic.flight_source import Arrival, Departure, FlightRow, Observation, arrival, departure, records
 
 
 def row(line: str) -> FlightRow:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from twofold.traffic.traffic_record import TrafficRecord
+from twofold.demo.traffic.traffic_record import TrafficRecord
 
 
 class CartEvent(TrafficRecord, frozen=True, kw_only=True, rename={"at": "happened_at"}):

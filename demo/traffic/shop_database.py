@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Literal
 
+from twofold.demo.traffic import shop_source
+from twofold.demo.traffic.shop_source import CUSTOMERS, FIRST_DAY, ZONE, Login, Order, Payment, home_of
 from twofold.infra.errors import BadArgument
 from twofold.infra.postgres import database_connection
 from twofold.infra.postgres.database_connection import Connection, query
 from twofold.infra.project.settings import Settings
-from twofold.traffic import shop_source
-from twofold.traffic.shop_source import CUSTOMERS, FIRST_DAY, ZONE, Login, Order, Payment, home_of
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS customers (

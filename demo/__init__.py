@@ -1,0 +1,1 @@
+"""The demo: a project with two domains, flights and a shop, and the traffic of their sources."""
