@@ -17,11 +17,11 @@ import pytest
 from tests import ROOT
 from tests.kinds.test_shop import of_records
 from twofold.cli.__main__ import main
+from twofold.declared.shop.carts import fold
 from twofold.infra.project.settings import Settings
 from twofold.quality.gate import Subject, gate
 from twofold.streaming.ingest.topic_writer import TopicWriter
 from twofold.tables.declare.registry import load
-from twofold.tables.shop.carts import fold
 from twofold.testing.worlds import World
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from tests import ROOT
 from tests.tables.declared import written
@@ -24,6 +25,8 @@ from twofold.testing import assert_events, assert_parity, assert_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+WORKFLOW = ".github/workflows/twofold.yml"
+
 
 def run(folder: Path, *command: str) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TWOFOLD_", "PYTEST_"))}
@@ -31,6 +34,23 @@ def run(folder: Path, *command: str) -> str:
         [sys.executable, "-P", "-m", *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def shell(folder: Path, command: str) -> str:
+    """As a runner of the workflow does, with a lake of the project."""
+    own = {"TWOFOLD_LAKE": str(folder / "lake"), "TWOFOLD_SPARK": "local"}
+    outer = {name: value for name, value in os.environ.items() if not name.startswith(("TWOFOLD_", "PYTEST_"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        env={**outer, **own, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
     return ran.stdout
 
 
@@ -60,12 +80,24 @@ def test_the_tests_of_a_new_project_pass(
     module["test_the_stream_and_the_batch_agree_after_reconcile"](partial(assert_parity, spark, settings))
 
 
+def test_what_checks_a_new_project_is_a_workflow(tmp_path: Path) -> None:
+    folder, _ = write_project(tmp_path / "mine")
+    schema = ("check_jsonschema", "--builtin-schema", "vendor.github-workflows")
+    assert "ok" in run(folder, *schema, str(folder / WORKFLOW))
+
+
 @pytest.mark.prove
 @pytest.mark.platform
-def test_a_new_project_is_checked_and_tested_by_its_commands(tmp_path: Path) -> None:
+def test_a_new_project_passes_what_its_workflow_runs(tmp_path: Path) -> None:
+    """But for the installation, and the comment: on a lake in which there is nothing yet."""
     folder = made(tmp_path)
-    assert "1 table without a mistake" in run(folder, "twofold", "check", "--strict")
-    assert "3 passed" in run(folder, "pytest", "-q")
+    jobs = yaml.safe_load((folder / WORKFLOW).read_text())["jobs"]
+    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    shown = [shell(folder, command) for command in commands if command.startswith(("twofold ", "pytest"))]
+    assert ["1 table without a mistake" in shown[0], "3 passed" in shown[1], len(shown)] == [True, True, 3]
+    plan = (folder / "plan.md").read_text()
+    assert "cafe.orders: a new topic" in plan
+    assert "cafe.sales_by_hour: new" in plan
 
 
 def test_tables_in_a_checkout_become_those_of_a_project(
