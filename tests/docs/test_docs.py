@@ -46,7 +46,7 @@ def commands_in(text: str, program: str) -> Iterator[list[str]]:
 
 
 def complaint(words: list[str]) -> str | None:
-    """Why `./twofold` would not understand the words; None when it would."""
+    """Why `twofold` would not understand the words; None when it would."""
     command: Any = get_command(app)
     place = "./twofold"
     for word in words:
