@@ -57,7 +57,7 @@ def _require(address: str) -> None:
     try:
         urllib.request.urlopen(address, timeout=_WAIT_S).close()
     except urllib.error.HTTPError as error:
-        hint = "Start `twofold demo`, and take the pictures while the platform runs."
+        hint = "Start `./twofold demo`, and take the pictures while the platform runs."
         raise ProcessFailed(f"There is nothing to see at {address}: {error}.", hint=hint) from None
 
 
