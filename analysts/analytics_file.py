@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from twofold.analysts.ledger_columns import LEDGERS
 from twofold.analysts.table_views import connect, create_bare_views, create_view
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
@@ -96,7 +97,7 @@ def open_analytics(settings: Settings | None = None) -> DuckDBPyConnection:
     settings = settings or Settings.from_environment()
     file = settings.analytics
     if not file.exists():
-        raise BadArgument(f"There are no views for analysts at {file} yet.", hint="`./twofold up` writes them.")
+        raise BadArgument(f"There are no views for analysts at {file} yet.", hint=f"`{COMMAND} up` writes them.")
     return connect(file, read_only=True, memory_mb=settings.query_memory_mb)
 
 

@@ -126,7 +126,7 @@ LEDGERS: Mapping[str, Ledger] = {
     ),
     "ledger.certificates": Ledger(
         row_per="block of 10,000 offsets of a topic that passed an audit as a whole",
-        written="by `./twofold audit TOPIC`; `./twofold certify TOPIC` compares the tables with it, without the log",
+        written="by `twofold audit TOPIC`; `twofold certify TOPIC` compares the tables with it, without the log",
         columns={
             "topic": _TOPIC,
             "run": _RUN,
@@ -154,7 +154,7 @@ LEDGERS: Mapping[str, Ledger] = {
     ),
     "ledger.revealed": Ledger(
         row_per="place to which an output reveals values of persons, and place that has none any more",
-        written="before the first value; and by `./twofold outputs erase`",
+        written="before the first value; and by `twofold outputs erase`",
         columns={
             "table": _TABLE,
             "output": "name of the output",

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, NotArchived
 from twofold.infra.offset_ranges import Range
 from twofold.infra.sql.names import Dialect
@@ -116,5 +117,5 @@ def require_there(topic: Topic, partition: int, asked: Range, there: Range, fron
     if not earliest <= first <= last:
         raise BadArgument(
             f"{text}is not within what the log has, [{earliest}, {reach}).",
-            hint="Choose offsets within it; `./twofold status` shows them.",
+            hint=f"Choose offsets within it; `{COMMAND} status` shows them.",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
@@ -34,5 +35,5 @@ def _rows(spark: SparkSession, lake: Lake, registry: Registry, source: Topic | T
         return preview(spark, lake, registry, source)
     raise BadArgument(
         f"Nothing of {source.full_name} was ingested yet.",
-        hint="`./twofold up` starts its stream; send some records, then try again.",
+        hint=f"`{COMMAND} up` starts its stream; send some records, then try again.",
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from twofold.batch.ledgers.run_result import Audited, RunResult
+from twofold.infra import COMMAND
 from twofold.infra.errors import TwofoldError, UnexplainedDifference
 
 _NAMED = 5  # rows that a message names
@@ -39,10 +40,10 @@ def require_explained(
     raise UnexplainedDifference(
         " ".join(["; ".join([*named, *unfolded]) + ".", *unseen]),
         hint=(
-            "They were left as they are. `./twofold why TABLE key=value` shows what wrote such a row; "
-            f"`./twofold reconcile {names} --repair` shows what would overwrite them."
+            f"They were left as they are. `{COMMAND} why TABLE key=value` shows what wrote such a row; "
+            f"`{COMMAND} reconcile {names} --repair` shows what would overwrite them."
             if unexplained
-            else "A writer outside of the platform changed the table: `./twofold show TABLE` lists its versions."
+            else f"A writer outside of the platform changed the table: `{COMMAND} show TABLE` lists its versions."
         ),
         tables=[o.table for o in unexplained],
         rows={o.table: o.unexplained for o in unexplained},

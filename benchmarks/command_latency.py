@@ -74,7 +74,7 @@ class Platform:
         self.registry = load().restricted_to(["flights"])
 
     def run(self, *arguments: str) -> str:
-        """Run `./twofold ARGUMENTS`; what it printed.
+        """Run `twofold ARGUMENTS`; what it printed.
 
         Raises:
             RuntimeError: it failed.
@@ -84,7 +84,7 @@ class Platform:
             [str(ROOT / "twofold"), *arguments], env=environment, capture_output=True, text=True, check=False
         )
         if ran.returncode:
-            raise RuntimeError(f"./twofold {' '.join(arguments)} ended with {ran.returncode}: {ran.stdout}{ran.stderr}")
+            raise RuntimeError(f"twofold {' '.join(arguments)} ended with {ran.returncode}: {ran.stdout}{ran.stderr}")
         return ran.stdout
 
     def send(self, start: date, end: date) -> None:

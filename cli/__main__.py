@@ -1,4 +1,4 @@
-"""The command line: `./twofold COMMAND`."""
+"""The command line: `twofold COMMAND`."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from twofold.cli.console import INTERRUPTED, READER_GONE, OutputMode, err, print
 from twofold.cli.demo import demo_command
 from twofold.cli.people import keys_commands, people_commands
 from twofold.cli.writing import author, new_project, scaffold
+from twofold.infra import COMMAND
 from twofold.infra.errors import TwofoldError
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
@@ -101,7 +102,7 @@ class Commands(TyperGroup):
         except BrokenPipeError as error:
             if not _is_reader_gone():
                 raise TwofoldError(
-                    f"A connection broke: {error}.", hint="`./twofold status` shows what runs."
+                    f"A connection broke: {error}.", hint=f"`{COMMAND} status` shows what runs."
                 ) from error
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
             raise typer.Exit(READER_GONE) from None
@@ -160,14 +161,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits; an error is one message with its hint and the exit code of its class."""
     mode = OutputMode()
     try:
-        _command()(arguments, prog_name="./twofold", obj=mode)
+        _command()(arguments, prog_name=COMMAND, obj=mode)
     except TwofoldError as error:
         _explain(error, mode)
         sys.exit(error.exit_code)
     except Exception as error:
         fault = TwofoldError(
             f"{type(error).__name__}: {error}",
-            hint="This is a fault of Twofold; ./twofold --debug COMMAND shows where.",
+            hint=f"This is a fault of Twofold; {COMMAND} --debug COMMAND shows where.",
         )
         _explain(fault, mode)
         sys.exit(fault.exit_code)

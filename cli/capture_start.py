@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from twofold.cli.console import out, print_fault, step
+from twofold.infra import COMMAND
 from twofold.infra.errors import TwofoldError
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def wait_for_tables(settings: Settings, registry: Registry) -> None:
     at = address(settings)
     what = f"{', '.join(missing)} in the database {at.dbname} at {at.host}:{at.port}"
     out.print(f"[yellow]![/] Waiting to capture {what}. All else runs.", soft_wrap=True)
-    out.print("  [bold]Hint:[/] Create the tables there, then ./twofold up; at a terminal it goes on by itself.")
+    out.print(f"  [bold]Hint:[/] Create the tables there, then {COMMAND} up; at a terminal it goes on by itself.")
     if out.is_terminal:
         with step(f"Tables {', '.join(missing)}"):
             while missing_tables(settings, tables):

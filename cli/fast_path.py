@@ -1,4 +1,4 @@
-"""Entry point of `./twofold`: answers at once if reconcile has nothing to do, else runs the command line.
+"""Entry point of `twofold`: answers at once if reconcile has nothing to do, else runs the command line.
 
 Loading the command line takes longer than to find in the logs that no record was late.
 """

@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from twofold.cli.console import make_table, out, print_json
+from twofold.infra import COMMAND
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown, shown_duration
 
@@ -43,7 +44,7 @@ def run_rewrite(
 
     Args:
         names: full names.
-        command: the command that does it at once, as arguments of `./twofold`.
+        command: the command that does it at once, as arguments of `twofold`.
     """
     from twofold.tables.refresh.open_platform import opened
 
@@ -89,7 +90,7 @@ def show_plan(plan: Plan, as_json: bool) -> None:
         print_plan(plan, whole=False)
         plans = Plans(Settings.from_environment())
         for change in plan.changes:
-            out.print(f'All its rows: ./twofold sql "{plans.query(plan, change)}"', soft_wrap=True, markup=False)
+            out.print(f'All its rows: {COMMAND} sql "{plans.query(plan, change)}"', soft_wrap=True, markup=False)
         print_published(plan, [])
 
 
@@ -109,14 +110,14 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
         from twofold.infra.delta.table_copy import KEPT_DAYS
 
         out.print(f"To take it back, for {KEPT_DAYS} days:")
-        out.print(f"./twofold rollback {outcomes[0].table} --run {plan.run}", soft_wrap=True)
+        out.print(f"{COMMAND} rollback {outcomes[0].table} --run {plan.run}", soft_wrap=True)
     elif plan.changes or plan.notes:
         if plan.sample:
             out.print(f"Nothing was changed. It is of {plan.sample} alone; without --sample it can be applied.")
             return
         command = "apply" if plan.command[0] == "plan" else "publish"
         out.print(f"Nothing was changed. To publish it, until {shown(plan.expires_at)} UTC:")
-        out.print(f"./twofold {command} {plan.id}", soft_wrap=True)
+        out.print(f"{COMMAND} {command} {plan.id}", soft_wrap=True)
 
 
 def plan_document(plan: Plan) -> dict[str, object]:
@@ -152,7 +153,7 @@ def print_plan(plan: Plan, *, whole: bool = True) -> None:
     if not plan.changes:
         out.print(f"Nothing would change; {plan.compared:,} rows were compared with their recomputation.")
     elif not whole:
-        out.print(f"\nAll of it: ./twofold plans {plan.id}", soft_wrap=True)
+        out.print(f"\nAll of it: {COMMAND} plans {plan.id}", soft_wrap=True)
 
 
 def print_steps(plan: Plan) -> None:

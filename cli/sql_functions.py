@@ -1,4 +1,4 @@
-"""Defines the functions of `./twofold sql`: the mark passed by tables, rows at a mark, values of persons."""
+"""Defines the functions of `twofold sql`: the mark passed by tables, rows at a mark, values of persons."""
 
 from __future__ import annotations
 

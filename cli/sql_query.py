@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from twofold.analysts.analytics_file import attach, create_macros, folders_of
 from twofold.analysts.table_views import MORE_MEMORY, confine, connect, create_bare_views, create_view, require_views
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, TwofoldError
 
 if TYPE_CHECKING:
@@ -156,5 +157,5 @@ class Analyst:
         if not isinstance(error, duckdb.CatalogException):
             return None
         if not self.names:
-            return "There is no table yet: ./twofold up starts the streams."
+            return f"There is no table yet: {COMMAND} up starts the streams."
         return f"The tables are {', '.join(self.names)}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from twofold.infra import COMMAND
 from twofold.infra.project.chosen_domains import driver_name
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
@@ -28,9 +29,9 @@ the instant before which its rows are closed: a DAG of your own can wait for it.
 
 ## When it fails
 
-1. `./twofold status` shows processes, lag and freshness; `./twofold doctor` whether the machine lacks something.
+1. `{command} status` shows processes, lag and freshness; `{command} doctor` whether the machine lacks something.
 2. The log of the driver is `.twofold/logs/{driver}.log`, that of the broker `.twofold/logs/broker.log`.
-3. **Not supervised**: start the platform with `./twofold up`.
+3. **Not supervised**: start the platform with `{command} up`.
 4. To keep the stream stopped for a while, pause this DAG first: it would start it again.
 
 {tables}
@@ -56,7 +57,7 @@ also recomputes every closed row, in one job for all tables, and fails when any 
 
 1. `look`, or a table, failed: its last log line says why, and what to do. What a retry can heal was tried three times.
 2. A table failed: rows differ that **no late record explains**. They were left unchanged. Find out what
-   wrote such a row (`./twofold why TABLE key=value`), then start `{domain}.repair`: it overwrites them after your
+   wrote such a row (`{command} why TABLE key=value`), then start `{domain}.repair`: it overwrites them after your
    approval.
 3. A second run changes nothing that is right: clear the task, or start the DAG again, at any time.
 
@@ -75,7 +76,7 @@ audited, and its result which share of it.
 
 ## When it fails
 
-1. A table failed: **rows differ and nothing touched them**. They were left unchanged. `./twofold why TABLE key=value`
+1. A table failed: **rows differ and nothing touched them**. They were left unchanged. `{command} why TABLE key=value`
    shows what wrote such a row; `{domain}.repair` overwrites them once you approve.
 2. `log` failed: **missing or repeated offsets**. Events or quarantine were changed outside the platform.
    `{domain}.replay` decodes their records again.
@@ -103,7 +104,7 @@ REPAIR = """\
 # {domain}: repair
 
 For rows that **nothing explains**: reconcile names them, fails, and leaves them unchanged. Here a person decides.
-`./twofold why TABLE key=value` shows what wrote such a row: find out first.
+`{command} why TABLE key=value` shows what wrote such a row: find out first.
 
 Start it with **Trigger** and a table. `preview` recomputes every closed row; where all are explained, the run ends
 there. `approve` shows the rows and waits for you, under *Required actions*. Approved, `publish` overwrites exactly
@@ -128,8 +129,8 @@ whole log, archived or not, into a shadow lake. The live table is served meanwhi
 
 Start it with **Trigger** and a table. Where the live table equals the result of `preview`, the run ends there.
 `approve` shows how they differ and waits for you, under *Required actions*. Approved, `publish` replaces the live rows,
-in one commit that `./twofold rollback TABLE` undoes. Under a new definition restart the driver afterwards
-(`./twofold up`), so that its stream loads it.
+in one commit that `{command} rollback TABLE` undoes. Under a new definition restart the driver afterwards
+(`{command} up`), so that its stream loads it.
 
 ## When it fails
 
@@ -155,7 +156,7 @@ within a minute afterwards.
 ## When it fails
 
 1. **The stream of the table runs**: it has lost nothing. To make its state again all the same, pause `{domain}.stream`
-   and stop the driver (`./twofold down`).
+   and stop the driver (`{command} down`).
 2. **What was lost and what the log gives again differ**: the rows are named, and nothing was put in place. The
    events or the table were changed outside the platform. **Differing** accepts the new state all the
    same; `{domain}.reconcile` with **Verify** checks the rows.
@@ -176,7 +177,7 @@ transaction. Only rows that the stream has closed are touched. Run twice, it cha
 - **All rows** also accepts a changed definition, where the declaration or what its function calls is another than what
   computed the table. Until then its stream, `{domain}.reconcile` and `{domain}.audit` refuse it. The differences are
   recorded under the cause `definition`, and the stream starts with a new checkpoint within a minute. Restart the
-  driver before (`./twofold up`), so that it loads the new code.
+  driver before (`{command} up`), so that it loads the new code.
 
 `preview` computes the rows in a copy; where nothing would change, the run ends there. `approve` shows what would
 change, in the table and in those below it, and waits for you under *Required actions*; without **Ask first** it does
@@ -197,7 +198,7 @@ Decodes a range of a topic's records again with today's code, publishes what dif
 in the tables below. Use it after a rule, a schema or a function has changed. Run twice, it changes nothing the second
 time.
 
-Start it with **Trigger**: a topic, and offsets or times, of all partitions or some. `./twofold status` shows the
+Start it with **Trigger**: a topic, and offsets or times, of all partitions or some. `{command} status` shows the
 offsets of every partition. What is archived is read directly, bypassing the broker; with **Archived only**,
 nothing else is read.
 
@@ -223,7 +224,7 @@ Those that pass join the events and every table below; the others stay, with tod
 nothing the second time.
 
 Start it with **Trigger**: a topic; a text that one of the reasons contains; offsets or times.
-`./twofold sql "SELECT reasons, count(*) FROM TOPIC_quarantine GROUP BY ALL"` lists the reasons. `preview` decodes in a
+`{command} sql "SELECT reasons, count(*) FROM TOPIC_quarantine GROUP BY ALL"` lists the reasons. `preview` decodes in a
 copy, `approve` shows what would change and waits for you under *Required actions* (not without **Ask first**),
 `publish` writes exactly that.
 
@@ -243,7 +244,7 @@ Every Sunday, all topics; by hand one of them, or a range of it. Compared block 
 decoded again. Every offset must have a record, or a reason why not: a marker of a
 transaction, an aborted record, or an acknowledged loss.
 
-`look` does the work, and keeps a certificate of each whole topic that is right (`./twofold certify TOPIC` checks it
+`look` does the work, and keeps a certificate of each whole topic that is right (`{command} certify TOPIC` checks it
 without the log). The task of each topic says what was found: its records by who has them, and every fault.
 
 ## When it fails
@@ -252,7 +253,7 @@ without the log). The task of each topic says what was found: its records by who
    without an error, so only this comparison finds it. Restore the segment before the broker deletes its own copy.
 2. **events and quarantine are not what the log says**: the code changed, or a write outside the platform.
    `{domain}.replay` decodes the block again and publishes what differs.
-3. **no record has the offsets**: where `ledger.gaps` names them, `./twofold acknowledge` ends the alarm; others were
+3. **no record has the offsets**: where `ledger.gaps` names them, `{command} acknowledge` ends the alarm; others were
    skipped by a reader: a fault of Twofold.
 4. `range` failed: the range cannot be read whole yet; the message names up to where it can.
 
@@ -267,14 +268,14 @@ version, archive and backup of the lake. `preview` counts what is held where, `a
 *Required actions*, `forget` destroys the key, waits until outputs have sent null, and returns the certificate, which is
 in `ledger.forgotten`, too.
 
-Start it with **Trigger** and the ref that `./twofold forget KIND ID --ask` prints. Never enter an id: Airflow keeps
+Start it with **Trigger** and the ref that `{command} forget KIND ID --ask` prints. Never enter an id: Airflow keeps
 what is entered.
 
 ## When it fails
 
 `preview` failed: the store of keys cannot be read, or no person has the ref; nothing was done. `forget` failed: it can
-be cleared and run again; `./twofold keys` counts who is forgotten. A certificate that says that some of it can still be
-read names the output, which `./twofold outputs` shows; run the task again once that has gone on.
+be cleared and run again; `{command} keys` counts who is forgotten. A certificate that says that some of it can still be
+read names the output, which `{command} outputs` shows; run the task again once that has gone on.
 
 {topics}
 """
@@ -298,6 +299,7 @@ PAGES = {
 def dag_page(kind: str, domain: str, tables: Sequence[Table], topics: Sequence[Topic], registry: Registry) -> str:
     """Writes the page of a DAG: its purpose, its tables, and the steps after a failure."""
     return PAGES[kind].format(
+        command=COMMAND,
         domain=domain,
         driver=driver_name(domain),
         tables="## Tables\n\n" + _tables(tables, registry),

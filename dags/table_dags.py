@@ -40,6 +40,7 @@ from twofold.dags.operators.quality_report import VerdictOperator, checked
 from twofold.dags.operators.stream_watchdog import StreamOperator
 from twofold.dags.operators.table_work import ALL_RIGHT, LOOK, ReconcileOperator, with_work
 from twofold.dags.topic_dags import TOPIC_DAGS
+from twofold.infra import COMMAND
 from twofold.infra.airflow.dag_names import BACKFILL, dag_ids
 from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.registry import Registry
@@ -88,7 +89,7 @@ def _stream(domain: Domain) -> DAG:
             changes=changes_of(domain.name),
             retries=1,
             execution_timeout=timedelta(minutes=5),
-            doc_md="Reads `./twofold status`, restarts what does not run or move, fails when that does not help. "
+            doc_md=f"Reads `{COMMAND} status`, restarts what does not run or move, fails when that does not help. "
             "The asset of each table that the stream has written since the last look gets an event.",
         )
     return dag

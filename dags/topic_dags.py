@@ -166,7 +166,7 @@ def _forget(domain: Domain) -> DAG:
         title="Ref",
         type="string",
         pattern=f"^{REF}$",
-        description="Of the person, as `./twofold forget KIND ID --ask` prints it: Airflow keeps no id.",
+        description="Of the person, as `twofold forget KIND ID --ask` prints it: Airflow keeps no id.",
     )
     with make_dag(domain, FORGET, about, params={"ref": ref}) as dag:
         look = CommandOperator(

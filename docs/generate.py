@@ -71,7 +71,7 @@ def declarations() -> str:
         parts.append(f"{about}\n\n{table(['parameter', 'default', 'meaning'], rows)}\n")
     parts.append(
         "## Strategies\n\nNot declared: it follows from the declaration "
-        "([how](../explanation/strategies.md)); `./twofold show TABLE` says which.\n\n"
+        "([how](../explanation/strategies.md)); `twofold show TABLE` says which.\n\n"
         + table(["strategy", "how the stream maintains the table"], [[f"`{s}`", s.meaning] for s in Strategy])
         + "\n"
     )
@@ -124,7 +124,7 @@ def refusals() -> str:
 
     parts = [
         f"# Refusals\n\n{GENERATED}A declaration is refused when it is loaded if the stream and the batch could give "
-        "different rows, or if a parameter cannot be proved; only Spark knows types, which `./twofold check` looks at. "
+        "different rows, or if a parameter cannot be proved; only Spark knows types, which `twofold check` looks at. "
         "[Declarations](declarations.md) says what each parameter means. Words in capital letters are filled in by "
         "each error. An error that begins with `t` is of a function of that name.\n\nThe examples read these:\n\n"
         + "\n".join(f"```python\n{text}```\n" for text in DECLARED.values())
@@ -180,9 +180,9 @@ def commands() -> str:
     for name in [name for name in known if name not in {n for ns in panels.values() for n in ns}]:
         panels[str(known[name].rich_help_panel)].append(name)
     parts = [
-        "# Commands\n\n" + GENERATED + "`./twofold COMMAND --help` prints the same. Exit codes: 0 done, 1 failed for "
+        "# Commands\n\n" + GENERATED + "`twofold COMMAND --help` prints the same. Exit codes: 0 done, 1 failed for "
         "good, 2 bad argument, setting or declaration, 75 worth another try. With `--json` a command prints one JSON "
-        "document. `./twofold --debug COMMAND` shows where an error was raised.\n"
+        "document. `twofold --debug COMMAND` shows where an error was raised.\n"
     ]
     for panel, names in panels.items():
         parts.append(f"## {panel}\n")
@@ -208,7 +208,7 @@ def _command(name: str, command: Any) -> str:
         )
     about = "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n"))
     options = f"\n{table(['argument or option', 'meaning', 'default'], rows)}\n" if rows else ""
-    return f"### {name}\n\n`./twofold {' '.join([name, *metavars])}`\n\n{about}\n{options}"
+    return f"### {name}\n\n`twofold {' '.join([name, *metavars])}`\n\n{about}\n{options}"
 
 
 def settings() -> str:
@@ -222,10 +222,10 @@ def settings() -> str:
     return (
         f"# Settings\n\n{GENERATED}A setting is a variable of the environment, else a line of the project's file: "
         "`TWOFOLD_KAFKA_PORT=9092`, or `kafka_port = 9092` below `[settings]` in `twofold.toml`, below "
-        "`[tool.twofold.settings]` in `pyproject.toml`. Each command reads them once; `./twofold settings` shows where "
+        "`[tool.twofold.settings]` in `pyproject.toml`. Each command reads them once; `twofold settings` shows where "
         f"each value comes from. A variable with the prefix `{PREFIX}` that is not here is refused, as is such a line. "
         "In the file, places that are not absolute are below its folder. Change a setting of a running platform with "
-        "`./twofold down` and `./twofold up`.\n\nThe project is the nearest folder, from the working folder upwards, "
+        "`twofold down` and `twofold up`.\n\nThe project is the nearest folder, from the working folder upwards, "
         f"that has such a file, or `{VARIABLE}`. JVM jars are in `~/.cache/twofold`, or where the file says: "
         f'`cache = "FOLDER"`, above all tables.\n\n{table(["variable", "default", "meaning"], rows)}\n'
     )
@@ -255,7 +255,7 @@ def ledgers() -> str:
         raise ValueError(f"analysts/ledger_columns.py describes {sorted(LEDGERS)}; there are {sorted(schemas)}")
     any_topic = Topic(schema={"at": "timestamp", "id": "string"}, event_time="at", message_key="id", dedup_keys=["id"])
     added = [field for field in events_schema(any_topic) if field.name.startswith("_")]
-    about = 'Ledgers are Delta tables: `./twofold sql "FROM ledger.corrections"`.'
+    about = 'Ledgers are Delta tables: `twofold sql "FROM ledger.corrections"`.'
     parts = [f"# Ledgers and columns of the platform\n\n{GENERATED}{about}\n"]
     for name, ledger in LEDGERS.items():
         parts.append(f"## {name}\n\n{ledger.description}\n\n{_columns(schemas[name], ledger.columns)}\n")
@@ -289,7 +289,8 @@ def dags() -> str:
     of_kind[FORGET] = TOPIC_DAGS[FORGET](Domain(name="flights", topics=(), tables=(), registry=registry))
     for kind in pages:
         dag = of_kind[kind]
-        lines = pages[kind].replace("{domain}", "<domain>").replace("{driver}", "stream-<domain>")
+        lines = pages[kind].replace("{command}", "twofold").replace("{domain}", "<domain>")
+        lines = lines.replace("{driver}", "stream-<domain>")
         about = re.sub(r"\{(tables|topics|rules)\}\n*", "", lines).split("\n", 1)[1].strip()
         rows = [_param(name, dag.params.get_param(name)) for name in dag.params]
         params = f"\n{table(['param', 'name', 'default', 'meaning'], rows)}\n" if rows else ""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING
 
+from twofold.infra import COMMAND
 from twofold.infra.capture.captured_table import INTAKE
 from twofold.infra.errors import BrokerUnreachable, ProcessFailed
 from twofold.infra.process.file_locks import exclusive
@@ -189,7 +190,7 @@ def main(settings: Settings, topics: Sequence[Topic], domain: str) -> None:
     stop = stop_on_signal()
     with exclusive(settings.home / "run" / f"{relay_name(domain)}.lock", patience_s=1.0) as ours:
         if not ours:
-            raise ProcessFailed(f"Another process relays {domain}.", hint="`./twofold status` shows it.")
+            raise ProcessFailed(f"Another process relays {domain}.", hint=f"`{COMMAND} status` shows it.")
         with opened(settings, topics, f"twofold.relay.{domain}") as relay:
             while not stop.is_set():
                 relay.step(stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import ChangesGone
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def unreadable(table: str) -> ChangesGone:
     return ChangesGone(
         f"{table}: what changed after the last version that was sent cannot be known: that version is gone, or the "
         "table was made again.",
-        hint=f"./twofold outputs resend {table} --from N sends what changed after version N, --from now only what "
+        hint=f"{COMMAND} outputs resend {table} --from N sends what changed after version N, --from now only what "
         "changes from now on.",
         table=table,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.change_feed import sides_of
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, TryAgain
@@ -109,6 +110,6 @@ def _position(target: Target, table: Table) -> Position:
     position = target.position()
     if position is None:
         raise BadArgument(
-            f"Nothing of {table.full_name} was sent yet.", hint="`./twofold up` runs its outputs, which send all rows."
+            f"Nothing of {table.full_name} was sent yet.", hint=f"`{COMMAND} up` runs its outputs, which send all rows."
         )
     return position

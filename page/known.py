@@ -42,7 +42,7 @@ class Known:
 
 
 class Knowledge:
-    """Reads the store; while someone looks, has `./twofold status` make it newer.
+    """Reads the store; while someone looks, has `twofold status` make it newer.
 
     Args:
         advance: whether to do that; else it stays as commands and the watch of the streams leave it.

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from twofold.infra import COMMAND
 from twofold.infra.instants import from_epoch_ms
 from twofold.infra.text.printable import NOTHING, harmless, shown, shown_age, shown_bytes, shown_duration
 from twofold.page.links import Address
@@ -65,7 +66,7 @@ def _environment() -> Environment:
         "since": _since,
         "instant": from_epoch_ms,
     }
-    environment.globals |= {"NOTHING": NOTHING}
+    environment.globals |= {"NOTHING": NOTHING, "COMMAND": COMMAND}
     return environment
 
 

@@ -1,4 +1,4 @@
-"""Asks `./twofold why` for the story of a row, in a process of its own and not for long."""
+"""Asks `twofold why` for the story of a row, in a process of its own and not for long."""
 
 from __future__ import annotations
 

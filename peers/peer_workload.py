@@ -17,7 +17,7 @@ DEPARTURES, ARRIVALS = "flights.departures", "flights.arrivals"
 FIRST_S = int(datetime(2013, 1, 1, tzinfo=UTC).timestamp())
 STEP_S = 10  # from one departure to the next: 120 an hour of each origin
 NEVER_LANDS = 20  # one flight in so many
-TWICE = 100  # one record in so many is sent twice, as the traffic of `./twofold demo` does
+TWICE = 100  # one record in so many is sent twice, as the traffic of `twofold demo` does
 WATERMARK = timedelta(hours=2)
 LONGEST_FLIGHTS = 120 * 60 // STEP_S  # departures in the time that the longest flight takes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.process.doctor import Finding
 from twofold.infra.project.settings import Settings
@@ -20,7 +21,7 @@ def declarations_finding(lake: Lake, registry: Registry) -> Finding:
         ok=not faults,
         found="; ".join([*(f.message for f in faults), *live_unproved(lake, registry).values()]) or "without a fault",
         expected="files that can be loaded",
-        hint=next((fault.hint for fault in faults if fault.hint), "Correct the file, then `./twofold up`."),
+        hint=next((fault.hint for fault in faults if fault.hint), f"Correct the file, then `{COMMAND} up`."),
     )
 
 
@@ -32,7 +33,7 @@ def streams_finding(settings: Settings, registry: Registry) -> Finding:
         ok=not failed,
         found="; ".join(failed) or "none has failed",
         expected="none has failed",
-        hint="Each is started again automatically once a minute; `./twofold up` loads a corrected file.",
+        hint=f"Each is started again automatically once a minute; `{COMMAND} up` loads a corrected file.",
     )
 
 
@@ -49,6 +50,6 @@ def webhook_findings(settings: Settings, registry: Registry) -> list[Finding]:
             found=fault or "none is missing",
             expected="a secret for each topic",
             hint=f"Add `domain.topic = secret` to {settings.webhook_secrets_file}, of mode 600; it is read at once. "
-            "`./twofold up` adds random ones to the file in home.",
+            f"`{COMMAND} up` adds random ones to the file in home.",
         )
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.trim import Limits
 from twofold.infra.project.chosen_domains import driver_name
 from twofold.infra.project.settings import Settings
@@ -89,15 +90,15 @@ def found_needs(now: Snapshot) -> list[Need]:
     """Returns what is wrong by the facts of a snapshot, in the order of its parts."""
     return [
         *(
-            Need(f"{o.table}: the output {o.output} has failed: {o.error}", o.table, "./twofold outputs")
+            Need(f"{o.table}: the output {o.output} has failed: {o.error}", o.table, f"{COMMAND} outputs")
             for o in now.outputs
             if o.has_failed
         ),
-        *(Need(f"{c.topic}: {c.fault}", c.topic, "./twofold doctor") for c in now.captures if c.fault),
-        *(Need(str(gap), gap.topic, "./twofold acknowledge") for gap in now.open_gaps),
-        *(Need(f"{p.name} is {p.state}", None, "./twofold up") for p in now.processes if p.state not in WELL),
+        *(Need(f"{c.topic}: {c.fault}", c.topic, f"{COMMAND} doctor") for c in now.captures if c.fault),
+        *(Need(str(gap), gap.topic, f"{COMMAND} acknowledge") for gap in now.open_gaps),
+        *(Need(f"{p.name} is {p.state}", None, f"{COMMAND} up") for p in now.processes if p.state not in WELL),
         *(
-            Need(f"{q.domain}.{q.query} has failed: {q.error}", _table_of(q), "./twofold doctor")
+            Need(f"{q.domain}.{q.query} has failed: {q.error}", _table_of(q), f"{COMMAND} doctor")
             for q in now.queries
             if q.error
         ),
@@ -106,7 +107,7 @@ def found_needs(now: Snapshot) -> list[Need]:
             Need(
                 f"{t.name}: audits found {t.audit.unexplained:,} rows that nothing explains",
                 t.name,
-                f"./twofold reconcile {t.name} --repair",
+                f"{COMMAND} reconcile {t.name} --repair",
                 f"{t.name} has rows that nothing explains",
             )
             for t in now.tables
@@ -127,7 +128,7 @@ def _history_needs(now: Snapshot) -> Iterator[Need]:
                 f"{reader} leaves {behind:,} versions of {read} unread, the first for {shown_duration(age_s)}; "
                 f"after {shown_duration(kept_s)}, or {limits.held_commits:,} versions, it begins from a snapshot",
                 table,
-                "./twofold doctor",
+                f"{COMMAND} doctor",
                 f"{reader} may lose the history that it has not read",
             )
 
@@ -141,7 +142,7 @@ def needs_of(now: Snapshot) -> list[Need]:
 
 def _stream_needs(domain: str, now: Snapshot) -> Iterator[Need]:
     health = now.health[domain]
-    yield from (Need(f"{name} is not supervised", None, "./twofold up") for name in health.missing)
+    yield from (Need(f"{name} is not supervised", None, f"{COMMAND} up") for name in health.missing)
     for kind, texts in (("stalled", health.stalled), ("slow", health.slow)):
         for text in texts:
             name = f"{domain}.{text.partition(':')[0]}"

@@ -11,6 +11,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from twofold.batch.ledgers.audit_history import LastAudit
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import BrokerUnreachable, TwofoldError
 from twofold.infra.instants import epoch_ms, from_epoch_ms
@@ -80,7 +81,7 @@ class Observer:
         problems += _tolerant(problems, "quarantine", lambda: plain_text_problems(lake, registry, at)) or []
         problems += live_unproved(lake, registry).values()
         problems += [
-            f"{name}: not all rows are known to be of the accepted code, see `./twofold plan {name.split('.')[0]}`"
+            f"{name}: not all rows are known to be of the accepted code, see `{COMMAND} plan {name.split('.')[0]}`"
             for name in (*registry.topics, *registry.tables)
             if facts.is_of_other_code(name)
         ]

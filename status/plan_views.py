@@ -9,6 +9,7 @@ from datetime import datetime
 from twofold.batch.plan.plan import Plan, Plans
 from twofold.batch.plan.plan_text import Section, heading, impact, sections
 from twofold.batch.plan.steps import progress
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
 
@@ -17,7 +18,7 @@ MOST = 200
 
 @dataclass(frozen=True, kw_only=True)
 class PlanView:
-    """A plan in words, those of `./twofold plans`.
+    """A plan in words, those of `twofold plans`.
 
     Attributes:
         state: open, begun, published, discarded, expired, sample.
@@ -65,8 +66,8 @@ def _view(plan: Plan, now: datetime) -> PlanView:
 
 def _commands(plan: Plan, state: str) -> list[str]:
     if state in ("open", "begun"):
-        return [f"./twofold publish {plan.id}", f"./twofold discard {plan.id}"]
+        return [f"{COMMAND} publish {plan.id}", f"{COMMAND} discard {plan.id}"]
     if state == "published":
         changed = [change.table for change in plan.changes if change.changed and not change.creates]
-        return [f"./twofold rollback {table} --run {plan.run}" for table in changed[:1]]
+        return [f"{COMMAND} rollback {table} --run {plan.run}" for table in changed[:1]]
     return [plan.again.strip("`")]

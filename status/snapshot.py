@@ -1,4 +1,4 @@
-"""State of the platform at one moment, as `./twofold status --json` prints it."""
+"""State of the platform at one moment, as `twofold status --json` prints it."""
 
 from __future__ import annotations
 

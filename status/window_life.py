@@ -76,7 +76,7 @@ def marks_of(history: RowHistory) -> Marks:
 
 
 def history_from(document: Mapping[str, Any]) -> RowHistory:
-    """Reads what `./twofold why --json` prints."""
+    """Reads what `twofold why --json` prints."""
     history: RowHistory = restored(RowHistory, document)
     return history
 

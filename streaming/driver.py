@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import ProcessFailed, TwofoldError
 from twofold.infra.kafka.topic_admin import ensure_topics
 from twofold.infra.process.file_locks import exclusive
@@ -166,7 +167,7 @@ def _only_driver(settings: Settings, domain: str) -> Iterator[None]:
         if not ours:
             raise ProcessFailed(
                 f"Another driver of the domain {domain} runs in {settings.home}.",
-                hint="`./twofold status` shows it; `./twofold down` stops it.",
+                hint=f"`{COMMAND} status` shows it; `{COMMAND} down` stops it.",
             )
         yield
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from twofold.batch.audit.hash_buckets import Turn
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import TwofoldError
 from twofold.outputs.copy_comparison import compare_copy
@@ -47,6 +48,6 @@ def _audit_copy(lake: Lake, table: Table, output: Output, turn: Turn) -> Audited
         return audited
     fault = ""
     if found.differing:
-        again = f"`./twofold outputs resend {audited.table} --output {audited.output} --from now` repairs it"
+        again = f"`{COMMAND} outputs resend {audited.table} --output {audited.output} --from now` repairs it"
         fault = f"{name} differs in {found.differing:,} of {found.rows:,} rows; {again}"
     return replace(audited, rows=found.rows, differing=found.differing, fault=fault)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from twofold.batch.audit.hash_buckets import Turn
 from twofold.batch.capture.snapshot_deletions import PLACE
+from twofold.infra import COMMAND
 from twofold.infra.capture.captured_table import Capture
 from twofold.infra.capture.catalog_changes import SIZE
 from twofold.infra.capture.debezium_decoder import EPOCH
@@ -284,7 +285,7 @@ class _Comparison:
                 raise CaptureFailed(
                     f"{name} is not compared with the database: its events have not reached LSN {mark} within "
                     f"{ARRIVAL_S:.0f} s.",
-                    hint="`./twofold status` shows whether the capture and the stream run.",
+                    hint=f"`{COMMAND} status` shows whether the capture and the stream run.",
                     topic=name,
                 )
             time.sleep(0.5)

@@ -23,6 +23,7 @@ from twofold.batch.log_reader import Log
 from twofold.batch.offset_selection import OffsetSelection
 from twofold.batch.pinned_versions import Pinned
 from twofold.batch.unexplained import name_rows
+from twofold.infra import COMMAND
 from twofold.infra.capture.captured_table import Capture, again
 from twofold.infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from twofold.infra.instants import DAY_MS, Interval, epoch_ms
@@ -103,9 +104,9 @@ class AuditReport:
         if findings:
             raise UnexplainedDifference(
                 " ".join(["; ".join(findings) + ".", *unseen]),
-                hint="They were left as they are: `./twofold why TABLE key=value` shows what wrote such a row."
+                hint=f"They were left as they are: `{COMMAND} why TABLE key=value` shows what wrote such a row."
                 if wrong
-                else "`./twofold replay TOPIC` decodes records again; `./twofold show TABLE` lists who wrote.",
+                else f"`{COMMAND} replay TOPIC` decodes records again; `{COMMAND} show TABLE` lists who wrote.",
                 tables=[t.table for t in wrong],
                 topics=[t.topic for t in self.topics if t.faults],
                 skipped=[t.table for t in skipped],
@@ -313,7 +314,7 @@ def _audit_topic(platform: Platform, topic: Topic, bounds: Mapping[int, Partitio
     if bounds is not None and any(c.missing for c in coverages) and explain_missing(platform, topic):
         coverages = coverage(lake, topic)
     faults = [c.fault for c in coverages if c.fault]
-    faults += [f"{gap}; `./twofold acknowledge` notes who knows of it" for gap in gaps(lake, name) if gap.is_open]
+    faults += [f"{gap}; `{COMMAND} acknowledge` notes who knows of it" for gap in gaps(lake, name) if gap.is_open]
     if bounds is None:
         return AuditedTopic(topic=name, partitions=coverages, waiting=None, faults=faults)
     reached = {c.partition: c for c in coverages}

@@ -21,6 +21,7 @@ from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import run_name
 from twofold.batch.log_reader import Log
 from twofold.batch.offset_selection import OffsetSelection
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import QUARANTINE
 from twofold.infra.errors import BadArgument, UnexplainedDifference
 from twofold.infra.offset_ranges import Ranges, condition
@@ -86,12 +87,12 @@ class TopicReport:
         if self.sides and self.sides.unlike:
             return (
                 "One of the two copies was changed after it was written. Restore the segment of the archive before the "
-                "broker gives up its own copy; `./twofold status` says when that is."
+                f"broker gives up its own copy; `{COMMAND} status` says when that is."
             )
         if self.sides and self.sides.missing:
-            return "`./twofold acknowledge` notes who knows of offsets that are in ledger.gaps; others were skipped."
+            return f"`{COMMAND} acknowledge` notes who knows of offsets that are in ledger.gaps; others were skipped."
         return (
-            f"`./twofold replay {self.topic} --from 0:START --to 0:END` decodes a block again and publishes what "
+            f"`{COMMAND} replay {self.topic} --from 0:START --to 0:END` decodes a block again and publishes what "
             "differs."
         )
 
@@ -152,7 +153,7 @@ def check_certificate(platform: Platform, topic: Topic, version: int | None = No
     if certificate is None:
         what = f"version {version} of {topic.full_name}" if version is not None else topic.full_name
         raise BadArgument(
-            f"There is no certificate of {what}.", hint=f"`./twofold audit {topic.full_name}` writes one."
+            f"There is no certificate of {what}.", hint=f"`{COMMAND} audit {topic.full_name}` writes one."
         )
     versions, certified = certificate
     starts = {b.partition: min(o.start for o in certified if o.partition == b.partition) for b in certified}

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from twofold.batch.capture.lost_changes import changes_fault
 from twofold.batch.capture.snapshot_deletions import deletions
+from twofold.infra import COMMAND
 from twofold.infra.capture.captured_table import MARK, Capture
 from twofold.infra.delta.lake import Lake
 from twofold.infra.duckdb_session import query
@@ -61,7 +62,7 @@ def complete_through(lake: Lake, registry: Registry, tables: Sequence[Table]) ->
         raise CaptureFailed(
             f"{', '.join(table.full_name for table in tables)} have met no mark in common since their snapshots.",
             hint="One is written each minute at least while the captures run. After the database was restored, "
-            "`./twofold status` shows which captures are still of the time before.",
+            f"`{COMMAND} status` shows which captures are still of the time before.",
         )
     return max(common)
 
@@ -92,7 +93,7 @@ def _of_topic(lake: Lake, topic: Topic, table: Table, version: int) -> set[Mark]
         raise CaptureFailed(f"{name}: {fault}.", topic=name)
     if version < 0:
         raise CaptureFailed(
-            f"{table.full_name} has not taken changes yet.", hint="`./twofold up` starts its stream.", topic=name
+            f"{table.full_name} has not taken changes yet.", hint=f"`{COMMAND} up` starts its stream.", topic=name
         )
     changes = lake.open(name, version)
     of_snapshots = changes.scan(
@@ -106,14 +107,14 @@ def _of_topic(lake: Lake, topic: Topic, table: Table, version: int) -> set[Mark]
     if not len(marks):
         raise CaptureFailed(
             f"{table.full_name} has met no mark since the newest snapshot of {topic.captures}.",
-            hint="One is written each minute at least while the captures run: see `./twofold status`.",
+            hint=f"One is written each minute at least while the captures run: see `{COMMAND} status`.",
             topic=name,
         )
     capture = Capture(topic=name, table=topic.captures or "", snapshot=newest["snapshot"])
     if capture.snapshot > 1 and any(True for _ in deletions(lake, topic, capture, version)):
         raise CaptureFailed(
             f"{table.full_name} still has rows that are gone: the recapture of {topic.captures} is not finished.",
-            hint=f"`./twofold recapture {name}` continues.",
+            hint=f"`{COMMAND} recapture {name}` continues.",
             topic=name,
         )
     return {Mark(row["cdc_lsn"], row["cdc_at"]) for row in marks.to_pylist()}

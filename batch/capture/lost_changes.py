@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from twofold.infra import COMMAND
 from twofold.infra.capture.debezium_decoder import snapshot_of
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
@@ -36,7 +37,7 @@ def changes_fault(lake: Lake, topic: str) -> str:
     if refused:
         return (
             f"its tables lack changes that were refused: {refused:,}, with their reasons in {topic}{QUARANTINE} "
-            "(`./twofold sql` shows them)"
+            f"(`{COMMAND} sql` shows them)"
         )
     if first != last:
         return (

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from twofold.batch.capture.snapshot_deletions import deletions, newest_snapshot
+from twofold.infra import COMMAND
 from twofold.infra.capture import debezium_connector
 from twofold.infra.capture.captured_table import INTAKE, Capture, again
 from twofold.infra.errors import BrokerUnreachable, CaptureFailed, ProcessFailed
@@ -100,7 +101,7 @@ def _wait(what: str, topic: str, name: str, end: int, reached: Callable[[], int]
         elif time.monotonic() - since > stalled_s:
             raise ProcessFailed(
                 f"The {what} is at offset {now:,} of {name}; the snapshot ends before {end:,}.",
-                hint=f"./twofold status shows how it is; then `./twofold recapture {topic}` continues.",
+                hint=f"{COMMAND} status shows how it is; then `{COMMAND} recapture {topic}` continues.",
             )
         time.sleep(0.3)
 
@@ -131,7 +132,7 @@ def _send(settings: Settings, topic: str, events: Iterable[tuple[bytes, bytes]])
     except KafkaError as error:
         raise BrokerUnreachable(
             f"The broker at {settings.bootstrap_servers} did not take the deletions of {topic}: {error}.",
-            hint=f"`./twofold recapture {topic}` continues.",
+            hint=f"`{COMMAND} recapture {topic}` continues.",
         ) from error
     return len(sent)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from twofold.batch.capture.lost_changes import refused_changes
+from twofold.infra import COMMAND
 from twofold.infra.capture.captured_table import Capture
 from twofold.infra.capture.debezium_decoder import EPOCH, EPOCH_DAY, DebeziumParser, names_no_row
 from twofold.infra.delta.lake import QUARANTINE
@@ -79,7 +80,7 @@ def _refused_keys(lake: Lake, topic: Topic, capture: Capture) -> pa.Table:
         raise CaptureFailed(
             f"{topic.full_name}: {len(refused) - len(keys)} changes of snapshot {capture.snapshot} were refused whose "
             "key cannot be read: the rows that are gone are not known.",
-            hint=f"`./twofold sql` shows {topic.full_name}{QUARANTINE} with the reasons; declare the key as it is.",
+            hint=f"`{COMMAND} sql` shows {topic.full_name}{QUARANTINE} with the reasons; declare the key as it is.",
             topic=topic.full_name,
         )
     return keys

@@ -9,6 +9,7 @@ from typing import Any
 
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import RunResult
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DUCKDB
@@ -33,7 +34,7 @@ def _with_rows(ledgers: Ledgers, event_time: str | None, outcome: RunResult) -> 
     lines = [row_line(row) for row in rows[:MOST_ROWS]]
     if len(rows) > MOST_ROWS:
         every = f"FROM ledger.corrections WHERE run = {DUCKDB.literal(outcome.run)}"
-        lines.append(f'and {len(rows) - MOST_ROWS:,} more: ./twofold sql "{every}"')
+        lines.append(f'and {len(rows) - MOST_ROWS:,} more: {COMMAND} sql "{every}"')
     return replace(outcome, corrected=lines, days=days_of(rows, event_time))
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from twofold.batch.people.person_rows import rows_of_key
+from twofold.infra import COMMAND
 from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
@@ -34,10 +35,10 @@ _ELSEWHERE = {
     "search": "the index was made again",
 }
 _ALWAYS = (
-    "Older backups of the keys have the key, until `./twofold keys rotate` and the end of the old key of keys.",
+    f"Older backups of the keys have the key, until `{COMMAND} keys rotate` and the end of the old key of keys.",
     "Results of queries and exports are not called back.",
 )
-_REMOVED = "`./twofold outputs erase '{place}'` empties it; with --gone it only says that nothing is there any more."
+_REMOVED = f"`{COMMAND} outputs erase '{{place}}'` empties it; with --gone it only says that nothing is there any more."
 _LOOK_S = 0.5
 
 

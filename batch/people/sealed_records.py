@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import BadArgument
@@ -55,7 +56,7 @@ def send_sealed_again(lake: Lake, topic: Topic, store: KeyStore, producer: Kafka
     """
     if not personal_columns(topic) or topic.compacted:
         why = "is compacted: an older record would replace a newer one" if topic.compacted else "has none of persons"
-        raise BadArgument(f"{topic.full_name} {why}.", hint="`./twofold redrive` decodes quarantined records again.")
+        raise BadArgument(f"{topic.full_name} {why}.", hint=f"`{COMMAND} redrive` decodes quarantined records again.")
     quarantined = lake.open(topic.full_name + QUARANTINE).scan()
     rows = query(f"FROM quarantine WHERE {IS_SEALED} ORDER BY {PARTITION}, {OFFSET}", quarantine=quarantined)
     opened = [unseal(value.decode(), store.find, RECORD) for value in rows["value"].to_pylist()]

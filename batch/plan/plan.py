@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from twofold.batch.ledgers.causes import CausingRecord
 from twofold.batch.ledgers.run_result import Cause
+from twofold.infra import COMMAND
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.duckdb_session import parquet
 from twofold.infra.errors import BadArgument, ProcessFailed
@@ -113,7 +114,7 @@ class Plan:
 
     Attributes:
         id: cause, time and digest: to approve an id is to approve exactly these rows.
-        command: the command that would have published it at once, as arguments of `./twofold`.
+        command: the command that would have published it at once, as arguments of `twofold`.
         who, why: its author and the reason.
         asked_in: DAG and run of Airflow that made it and ask for its approval, with a space between; empty: none.
         notes: further remarks, a line each.
@@ -159,7 +160,7 @@ class Plan:
     def again(self) -> str:
         """The command that makes the plan again, in backticks."""
         own = self.command[0] in ("plan", "rebuild")  # they make plans and nothing else
-        return f"`./twofold {shlex.join(self.command)}{'' if own else ' --preview'}`"
+        return f"`{COMMAND} {shlex.join(self.command)}{'' if own else ' --preview'}`"
 
     @property
     def run(self) -> str:
@@ -216,7 +217,7 @@ class Plans:
             return self._read(name if name in ids else ids[0])
         raise BadArgument(
             f"{len(ids)} plans begin with {name!r}: {', '.join(ids)}." if ids else f"There is no plan {name!r}.",
-            hint="`./twofold plans` lists them.",
+            hint=f"`{COMMAND} plans` lists them.",
         )
 
     def save(self, plan: Plan) -> Plan:
@@ -265,7 +266,7 @@ class Plans:
             f"The plan {plan.id} {_STATES[state]} {since:%Y-%m-%d %H:%M:%S} UTC; nothing was changed.",
             hint=f"Make it anew: {plan.again}."
             if state == "expired"
-            else "`./twofold plans` lists those that can be published.",
+            else f"`{COMMAND} plans` lists those that can be published.",
         )
 
     def drafted(self, name: str) -> Path:

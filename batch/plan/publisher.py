@@ -29,6 +29,7 @@ from twofold.batch.rewrite.accepted_decoding import begin_decoding, lower_decodi
 from twofold.batch.rewrite.backfill import recompute
 from twofold.batch.rewrite.decoded_records import CAUSE
 from twofold.batch.rewrite.replay import finish_decoding
+from twofold.infra import COMMAND
 from twofold.infra.delta.delta_writer import Written, written_by
 from twofold.infra.delta.logged_commit import LoggedCommit
 from twofold.infra.delta.table_copy import keep_before
@@ -59,7 +60,7 @@ def rewrite_now(
 
     Args:
         names: full names.
-        command: as arguments of `./twofold`.
+        command: as arguments of `twofold`.
 
     Returns:
         Results of these tables, those without changes last, then of the tables below a topic.
@@ -375,7 +376,7 @@ class _Publication:
 
     def _void(self, what: str, **facts: object) -> PlanVoid:
         if self.plan.begun_at:
-            hint = f"It was cut short: `./twofold discard {self.plan.id}` gives it up; look again: {self.plan.again}."
+            hint = f"It was cut short: `{COMMAND} discard {self.plan.id}` gives it up; look again: {self.plan.again}."
             return PlanVoid(f"The plan {self.plan.id} cannot go on: {what}.", hint=hint)
         return PlanVoid(
             f"The plan {self.plan.id} is void: {what}. Nothing was changed.",

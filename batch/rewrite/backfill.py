@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from twofold.batch.ledgers.batch_run import Run
 from twofold.batch.ledgers.run_result import Cause, RunResult
 from twofold.batch.pinned_versions import Pinned
+from twofold.infra import COMMAND
 from twofold.infra.delta.delta_writer import Written
 from twofold.infra.delta.file_statistics import bounds_of
 from twofold.infra.delta.lake import Lake
@@ -35,7 +36,7 @@ def backfill_range(table: Table, start: datetime | None, end: datetime | None) -
     if table.event_time is None:
         raise BadArgument(
             f"{table.full_name} declares no event_time, so its rows have no range to backfill.",
-            hint=f"`./twofold backfill {table.name}` recomputes all of it.",
+            hint=f"`{COMMAND} backfill {table.name}` recomputes all of it.",
         )
     start, end = (t.replace(tzinfo=UTC) if t.tzinfo is None else t for t in (start, end))
     if start >= end:

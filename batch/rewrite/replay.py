@@ -10,6 +10,7 @@ from twofold.batch.log_reader import Log
 from twofold.batch.offset_selection import OffsetSelection
 from twofold.batch.rewrite.accepted_decoding import accept_decoded, lower_decoding
 from twofold.batch.rewrite.decoded_records import CAUSE, Work, decode_records
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.offset_ranges import Range, Ranges, condition
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
@@ -89,6 +90,6 @@ def _require_whole_log(topic: Topic) -> None:
         raise BadArgument(
             f"{topic.full_name} is compacted: its log no longer has every record that was ingested, so that a replay "
             "would remove events.",
-            hint=f"`./twofold redrive {topic.full_name}` decodes quarantined records again. To read what the log still "
+            hint=f"`{COMMAND} redrive {topic.full_name}` decodes quarantined records again. To read what the log still "
             "has, ingest the topic in a new home.",
         )

@@ -13,6 +13,7 @@ from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import RunResult, run_name
 from twofold.batch.rewrite.accepted_decoding import by_partition
 from twofold.batch.rewrite.decoded_records import CAUSE
+from twofold.infra import COMMAND
 from twofold.infra.delta.change_feed import sides_of
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.delta.table_copy import before
@@ -137,7 +138,7 @@ def _changing_run(ledgers: Ledgers, name: str, run: str) -> Mapping[str, Any]:
 
 
 def _no_run(name: str, why: str) -> BadArgument:
-    return BadArgument(f"{name} {why}.", hint=f"`./twofold show {name}` lists its versions and runs.")
+    return BadArgument(f"{name} {why}.", hint=f"`{COMMAND} show {name}` lists its versions and runs.")
 
 
 def _require_not_taken_back(lake: Lake, name: str, run: str, last: int) -> None:
@@ -152,7 +153,7 @@ def _require_not_undone(lake: Lake, kept: Lake, table: Table, run: str, last: in
     if not is_same(now.code if now else "", then.code if then else ""):
         raise BadArgument(
             f"{name} has another definition since {run}: its rows would be of two.",
-            hint=f"Take the newer definition back first: `./twofold rollback {name}`.",
+            hint=f"Take the newer definition back first: `{COMMAND} rollback {name}`.",
         )
 
 

@@ -1,1 +1,1 @@
-"""The commands of `./twofold`."""
+"""The commands of `twofold`."""

@@ -11,6 +11,7 @@ from rich.markup import escape
 from twofold.cli.commands.run_commands import From, Partitions, To, parse_selection, table_names
 from twofold.cli.console import Json, make_table, out, print_json
 from twofold.cli.parsing import require_share
+from twofold.infra import COMMAND
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown_duration
 
@@ -97,7 +98,7 @@ def certify(
     if not certificate.is_complete:
         raise LogGap(
             f"{certificate.table}, version {certificate.version}: {'; '.join(certificate.faults)}.",
-            hint="`./twofold reconcile` processes late records; `./twofold audit` says more of events and quarantine.",
+            hint=f"`{COMMAND} reconcile` processes late records; `{COMMAND} audit` says more of events and quarantine.",
         )
 
 

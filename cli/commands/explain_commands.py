@@ -11,6 +11,7 @@ from rich.markup import escape
 from twofold.cli.commands.run_commands import TableOrDomain
 from twofold.cli.console import Json, make_table, out, print_json
 from twofold.cli.parsing import parse_key, parse_time
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import NOTHING, shown, shown_duration
@@ -32,7 +33,7 @@ def why(
 ) -> None:
     """Show the history of one row: what wrote it, in order, and which records caused each correction.
 
-    For example: ./twofold why delays_by_hour origin=JFK hour=2013-01-05T14:00
+    For example: twofold why delays_by_hour origin=JFK hour=2013-01-05T14:00
     """
     import pyarrow as pa
 
@@ -47,7 +48,7 @@ def why(
     if not history.versions and history.now is None:
         raise BadArgument(
             f"{history.table} has no row {_key(history.key)}, and never had one since version {history.since}.",
-            hint=f'`./twofold sql "FROM {history.table} LIMIT 5"` shows some.',
+            hint=f'`{COMMAND} sql "FROM {history.table} LIMIT 5"` shows some.',
         )
     history, why_not = _in_archive(history, lake.settings)
     if as_json:

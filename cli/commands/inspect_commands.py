@@ -14,6 +14,7 @@ import typer
 from rich.markup import escape
 
 from twofold.cli.console import Json, make_table, out, print_json
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DUCKDB
@@ -62,7 +63,7 @@ def _list(registry: Registry, lake: Lake, domain: str | None, as_json: bool) -> 
         lines = [(table["name"], table["rows"]) for table in removed]
         out.print(make_table("Removed", ["table", "rows"], lines, right=["rows"]))
         out.print("[dim]No file declares these tables any more; their rows stay.[/]")
-    out.print("[dim]./twofold show TABLE shows all about one of them.[/]")
+    out.print(f"[dim]{COMMAND} show TABLE shows all about one of them.[/]")
 
 
 def show(
@@ -86,7 +87,7 @@ def show(
         if name in registry.removed(lake.names()):
             raise BadArgument(
                 f"{name} was removed: no file declares it any more. Its {lake.rows(name):,} rows stay as they are.",
-                hint=f'`./twofold sql "FROM {name}"` reads them; a file tables/{name.replace(".", "/")}.py revives it.',
+                hint=f'`{COMMAND} sql "FROM {name}"` reads them; a file tables/{name.replace(".", "/")}.py revives it.',
             ) from None
         raise
     page = _page(declared, registry, lake, settings)

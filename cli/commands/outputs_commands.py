@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from twofold.cli.commands.rebuild_commands import TableName
 from twofold.cli.console import Json, make_table, out, print_json
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, nearest
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown_duration
@@ -111,12 +112,12 @@ def resend(
     lake, version = Lake(Settings.from_environment()), None if start == "now" else int(start)
     if not chosen.is_read:
         after = resume(open_change_target(lake, declared, chosen), lake, declared, chosen, version)
-        out.print(f"{declared.full_name}: what changed after version {after} is sent next; ./twofold outputs shows it.")
+        out.print(f"{declared.full_name}: what changed after version {after} is sent next; {COMMAND} outputs shows it.")
         return
     target = open_target(lake, declared, chosen)
     if version is None:
         resend_all(target, lake, declared)
-        out.print(f"{declared.full_name}: the copy is compared with the table next; ./twofold outputs shows it.")
+        out.print(f"{declared.full_name}: the copy is compared with the table next; {COMMAND} outputs shows it.")
     else:
         rows = resend_from(target, lake, declared, version)
         out.print(f"{declared.full_name}: {rows:,} rows were sent again.")
@@ -155,7 +156,7 @@ def erase(
     kept = {one for one, reveals in declared.items() if reveals or not gone}
     chosen = [one for one in revealed_places(lake) if str(one) == place and one not in kept]
     if not chosen:
-        hint = "`./twofold forget KIND ID --certificate` names such places."
+        hint = f"`{COMMAND} forget KIND ID --certificate` names such places."
         raise BadArgument(f"{place}: no output that is declared no more has revealed values there.", hint=hint)
     for one in chosen:
         if not gone:

@@ -24,6 +24,7 @@ from twofold.cli.run_view import (
     publish_now,
     show_plan,
 )
+from twofold.infra import COMMAND
 from twofold.infra.errors import PlanVoid
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown
@@ -46,7 +47,7 @@ def plan(
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print it for a merge request.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare the declarations of this checkout with the live tables, and compute the rows that would change.
+    """Compare the declarations of this project with the live tables, and compute the rows that would change.
 
     New and changed tables are computed in a copy, and all tables below them; nothing of the live tables is touched.
     Exit code 0: nothing would change; 1: something would; 2: a declaration has a mistake.
@@ -141,7 +142,7 @@ def _made_again(settings: Settings, approved: Plan, why: str, as_json: bool) -> 
     if not as_json:
         out.print(escape(said))
     if not is_little and (as_json or not sys.stdin.isatty() or not typer.confirm("Publish it?")):
-        hint = f"`./twofold plans {made.id}` shows it. `./twofold apply {made.id}` publishes it; soon, as streams wait."
+        hint = f"`{COMMAND} plans {made.id}` shows it. `{COMMAND} apply {made.id}` publishes it; soon, as streams wait."
         raise PlanVoid(f"{said} Nothing was changed.", hint=hint)
     Plans(settings).discard(approved)
     return made
@@ -174,7 +175,7 @@ def plans(
         for one in kept.all()
     ]
     if not rows:
-        out.print("No plans. --preview makes one: ./twofold backfill TABLE --preview")
+        out.print(f"No plans. --preview makes one: {COMMAND} backfill TABLE --preview")
         return
     columns = ["plan", "state", "of", "rows", "expires", "why"]
     out.print(make_table(None, columns, rows, right=["rows"], spare=["why", "expires", "of"]))
@@ -225,4 +226,4 @@ def discard(plan: PlanName, as_json: Json = False) -> None:
     out.print(f"Discarded {escape(found.id)}{after}.")
     if found.begun_at:
         for change in found.changes:
-            out.print(f"To take back what it has changed: ./twofold rollback {change.table} --run {found.run}")
+            out.print(f"To take back what it has changed: {COMMAND} rollback {change.table} --run {found.run}")

@@ -15,6 +15,7 @@ from twofold.cli.capture_start import captures_tables, wait_for_tables
 from twofold.cli.commands.outputs_commands import outputs_table
 from twofold.cli.console import Json, err, make_table, out, print_json, step
 from twofold.cli.outputs_start import keeps_copies
+from twofold.infra import COMMAND
 from twofold.infra.errors import LogGap, TwofoldError
 from twofold.infra.project.settings import ADMIN, PREFIX, Settings
 from twofold.infra.text.printable import NOTHING, shown_age, shown_bytes, shown_duration
@@ -123,7 +124,7 @@ def status(as_json: Json = False) -> None:
         topics = ", ".join(dict.fromkeys(gap.topic for gap in now.open_gaps))
         raise LogGap(
             f"Records of {topics} are lost.",
-            hint="docs/how-to/lost-records.md says what to do; `./twofold acknowledge` records that it is known.",
+            hint=f"docs/how-to/lost-records.md says what to do; `{COMMAND} acknowledge` records that it is known.",
         )
 
 
@@ -197,11 +198,11 @@ def print_addresses(
     searched = [table.full_name for table, output in registry.outputs() if output.kind == "search"]
     lines += [
         ("Kafka", settings.bootstrap_servers),
-        ("Spark", "./twofold spark"),
-        *(("Query", f'./twofold sql "FROM {table.full_name} LIMIT 5"') for table in registry.in_order()[-1:]),
-        *(("Search", f"./twofold search {name} WORD") for name in searched[:1]),
-        ("Watch", "./twofold status"),
-        ("Stop", "./twofold down"),
+        ("Spark", f"{COMMAND} spark"),
+        *(("Query", f'{COMMAND} sql "FROM {table.full_name} LIMIT 5"') for table in registry.in_order()[-1:]),
+        *(("Search", f"{COMMAND} search {name} WORD") for name in searched[:1]),
+        ("Watch", f"{COMMAND} status"),
+        ("Stop", f"{COMMAND} down"),
     ]
     body = "\n".join(f"[dim]{name:<9}[/]{escape(text)}" for name, text in lines)
     out.print(Panel(body, title="Twofold is running", expand=False))
@@ -234,7 +235,7 @@ def _databases(settings: Settings, registry: Registry) -> dict[Address, list[str
 def _print_not_run(registry: Registry) -> None:
     if others := registry.not_run:
         every = " ".join([*registry.domains, *others])
-        out.print(f"[dim]Not run: {', '.join(others)}. `./twofold up {every}` runs all.[/]", soft_wrap=True)
+        out.print(f"[dim]Not run: {', '.join(others)}. `{COMMAND} up {every}` runs all.[/]", soft_wrap=True)
 
 
 def print_status(now: Snapshot) -> None:
@@ -292,7 +293,7 @@ def print_status(now: Snapshot) -> None:
     for problem in now.problems:
         out.print(f"[yellow]![/] {escape(problem)}")
     if not now.processes:
-        out.print("[yellow]![/] The platform is down: ./twofold up starts it.")
+        out.print(f"[yellow]![/] The platform is down: {COMMAND} up starts it.")
 
 
 def _audited(table: TableState, now: datetime) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from twofold.cli.commands.run_commands import TopicName
 from twofold.cli.console import out, step
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
 
@@ -82,4 +83,4 @@ def _preview(settings: Settings, registry: Registry, lake: Lake, topic: Topic, c
         out.print(f"Not compared, encrypted or written by two systems in two ways: {', '.join(found.left_out)}.")
     tables = ", ".join(table.full_name for table in registry.below([topic.full_name]))
     out.print(f"Tables below: {tables or 'none'}.")
-    out.print(f"Nothing was changed. `./twofold recapture {capture.topic}` makes the snapshot.", markup=False)
+    out.print(f"Nothing was changed. `{COMMAND} recapture {capture.topic}` makes the snapshot.", markup=False)

@@ -10,6 +10,7 @@ import typer
 
 from twofold.cli.commands.rebuild_commands import TableName
 from twofold.cli.console import Json, make_table, out, print_json
+from twofold.infra import COMMAND
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import NOTHING
@@ -68,7 +69,7 @@ def _held(settings: Settings, name: str) -> Iterator[None]:
                 raise ProcessFailed(
                     f"The stream of {name} runs, or a recovery of it.",
                     hint="A stream that runs has lost nothing. To look at its state all the same, stop it: "
-                    "`./twofold down`.",
+                    f"`{COMMAND} down`.",
                     table=name,
                 )
             time.sleep(0.5)

@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from twofold.cli.console import out
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings
@@ -41,7 +42,7 @@ def spark(
     endpoint = find_endpoint(settings)
     if url:
         if endpoint is None:
-            raise BadArgument("There is no Spark server.", hint="`./twofold up` starts it.")
+            raise BadArgument("There is no Spark server.", hint=f"`{COMMAND} up` starts it.")
         out.print(endpoint, soft_wrap=True, markup=False)
         return
     with naming_lost_server():

@@ -15,6 +15,7 @@ import typer
 
 from twofold.cli.commands.run_commands import TopicName
 from twofold.cli.console import out
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, BrokerUnreachable
 from twofold.infra.project.settings import Settings
 
@@ -156,7 +157,7 @@ def work(
 def _program(command: Sequence[str]) -> list[str]:
     """Returns a command with the path of its program; refuses none, and one that is not found."""
     if not command:
-        raise BadArgument("No command.", hint="./twofold work TOPIC --name NAME -- COMMAND [ARGUMENT]...")
+        raise BadArgument("No command.", hint=f"{COMMAND} work TOPIC --name NAME -- COMMAND [ARGUMENT]...")
     found = shutil.which(command[0])
     if found is None:
         raise BadArgument(f"{command[0]!r} is no program that can be run.", hint="Is it executable, and on the PATH?")

@@ -16,6 +16,7 @@ from rich.panel import Panel
 from twofold.cli.console import make_table, out, step
 from twofold.cli.demo.live_view import LiveTraffic, feeding, moving
 from twofold.cli.parsing import parse_date
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, ProcessFailed, UnexplainedDifference, nearest
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown_duration
@@ -71,7 +72,7 @@ def demo(
     try:
         account = _run(settings, domain, first, last, seconds, chosen)
     except KeyboardInterrupt:
-        out.print("Stopped. What was started runs on; ./twofold down stops it.")
+        out.print(f"Stopped. What was started runs on; {COMMAND} down stops it.")
         raise
     if not account.is_right:
         raise UnexplainedDifference(

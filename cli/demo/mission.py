@@ -11,6 +11,7 @@ from typing import Any
 
 from twofold.cli.console import out, step
 from twofold.demo.traffic.sources import MISSIONS, Mission
+from twofold.infra import COMMAND
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.offset_ranges import Ranges
 from twofold.infra.process.twofold_command import run_command
@@ -139,12 +140,12 @@ STEPS: Mapping[str, Callable[[Settings, str, Mission, date], None]] = {
 
 
 def _run(settings: Settings, *arguments: str, exit_code: int = 0) -> Any:
-    """Runs `./twofold ARGUMENTS` and returns what it printed as JSON.
+    """Runs `twofold ARGUMENTS` and returns what it printed as JSON.
 
     Raises:
         ProcessFailed: it ended with another exit code.
     """
     ran = run_command(*arguments, settings=settings)
     if ran.code != exit_code:
-        raise ProcessFailed(f"./twofold {' '.join(arguments)} ended with {ran.code}:\n{ran.text}")
+        raise ProcessFailed(f"{COMMAND} {' '.join(arguments)} ended with {ran.code}:\n{ran.text}")
     return ran.document

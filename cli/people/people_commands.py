@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from twofold.cli.console import Json, out, print_json
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.instants import from_epoch_ms
 from twofold.infra.project.settings import Settings
@@ -132,7 +133,7 @@ def _chosen(store: KeyStore, kind: str, id: str, ref: str, *, is_added: bool) ->
     person = require_person(load(), kind, id)
     is_new = store.state_of(person) is None
     if is_new and not is_added:
-        raise BadArgument(f"No record of the {kind} {id} was encrypted.", hint="`./twofold keys` counts persons.")
+        raise BadArgument(f"No record of the {kind} {id} was encrypted.", hint=f"`{COMMAND} keys` counts persons.")
     store.keys_of([person])
     return _Person(store.ref(person), kind, f"{kind} {id}", is_new)
 

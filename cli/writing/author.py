@@ -14,6 +14,7 @@ import typer
 from rich.markup import escape
 
 from twofold.cli.console import Json, make_table, out, print_fault, print_json
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadDeclaration, ProcessFailed
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import harmless, shown
@@ -160,7 +161,7 @@ def try_(
     numbers = [c for c in columns if any(isinstance(row[c], int | float) for row in found)]
     out.print(make_table(declared.full_name, columns, cells, right=numbers, whole=columns))
     first = f"The first {rows} rows" if len(found) == rows else f"{len(found)} rows"
-    out.print(f"[dim]{first}, computed just now; `./twofold up` makes the table.[/]")
+    out.print(f"[dim]{first}, computed just now; `{COMMAND} up` makes the table.[/]")
 
 
 try_.__name__ = "try"

@@ -11,6 +11,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from twofold.cli.parsing import require_name
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
 
@@ -115,7 +116,7 @@ def write_captures(settings: Settings, tables: Sequence[str], *, domain: str, ro
     from twofold.tables.declare.registry import load
 
     if not (root / "tables" / domain).is_dir():
-        raise BadArgument(f"There is no domain {domain!r}.", hint=f"`./twofold new domain {domain}` makes it.")
+        raise BadArgument(f"There is no domain {domain!r}.", hint=f"`{COMMAND} new domain {domain}` makes it.")
     for table in tables:
         if not _TABLE.match(table):
             raise BadArgument(f"{table!r}: expected a table as `schema.name`, in lower case.")

@@ -17,6 +17,7 @@ from rich.markup import escape
 from twofold.cli.console import make_table, out
 from twofold.cli.parsing import require_name
 from twofold.cli.writing.capture_scaffold import description_lines
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings
@@ -135,8 +136,8 @@ def domain(name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case 
     """Make the folder tables/NAME of a new domain."""
     out.print(f"Wrote {write_domain(name, root=project().sources)}.", soft_wrap=True)
     out.print(
-        f"[dim]Next:[/] ./twofold new topic NAME --domain {name} --from SAMPLE, a file with one JSON record per line. "
-        f"`./twofold up {name}` runs this domain alone.",
+        f"[dim]Next:[/] {COMMAND} new topic NAME --domain {name} --from SAMPLE, a file with one JSON record per line. "
+        f"`{COMMAND} up {name}` runs this domain alone.",
         soft_wrap=True,
     )
 
@@ -185,7 +186,7 @@ def topic(
         more = f"  [dim]or {escape('; '.join(others))}: --{what.replace('_', '-')}[/]" if others else ""
         out.print(f"{what}: {escape(value)}{more}", soft_wrap=True)
     out.print(f"Wrote {written.declaration} and {written.test}.", soft_wrap=True)
-    out.print(f"[dim]Next:[/] ./twofold new table NAME --domain {domain} --input {name}")
+    out.print(f"[dim]Next:[/] {COMMAND} new table NAME --domain {domain} --input {name}")
 
 
 @app.command()
@@ -200,8 +201,8 @@ def table(
     written = write_table(name, domain=domain, reads=reads, root=project().sources)
     out.print(f"Wrote {written.declaration} and {written.test}.", soft_wrap=True)
     out.print(
-        f"[dim]Next:[/] edit both; ./twofold check {domain}.{name} finds mistakes, ./twofold try {domain}.{name} shows "
-        f"rows, pytest {project().shown(written.test)} tests it, ./twofold up makes it.",
+        f"[dim]Next:[/] edit both; {COMMAND} check {domain}.{name} finds mistakes, {COMMAND} try {domain}.{name} shows "
+        f"rows, pytest {project().shown(written.test)} tests it, {COMMAND} up makes it.",
         soft_wrap=True,
     )
 
@@ -222,7 +223,7 @@ def capture(
         out.print(f"Wrote {place}_changes.py and {place}.py: {len(one.columns)} columns.", soft_wrap=True)
         for name, kind in one.left_out.items():
             out.print(f"[yellow]![/] {escape(f'{one.table}: {name} ({kind}) is left out.')}", soft_wrap=True)
-    out.print("[dim]Next:[/] ./twofold check; ./twofold up captures them.")
+    out.print(f"[dim]Next:[/] {COMMAND} check; {COMMAND} up captures them.")
 
 
 def write_domain(name: str, *, root: Path) -> Path:
@@ -269,7 +270,7 @@ def write_topic(
     from twofold.tables.declare.registry import load
 
     if not (root / "tables" / domain).is_dir():
-        raise BadArgument(f"There is no domain {domain!r}.", hint=f"`./twofold new domain {domain}` makes it.")
+        raise BadArgument(f"There is no domain {domain!r}.", hint=f"`{COMMAND} new domain {domain}` makes it.")
     require_name(name, domain, load(root / "tables"))
     times, identities = _times_and_identities(sample, event_time, dedup_keys)
     chosen_key = message_key or identities[0][0]

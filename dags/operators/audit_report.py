@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from twofold.dags.operators.report_task import ReportOperator
+from twofold.infra import COMMAND
 from twofold.infra.errors import TwofoldError, UnexplainedDifference
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class TableAuditOperator(ReportOperator):
             error = UnexplainedDifference(
                 f"{self.of}: {found['unexplained']:,} rows differ and nothing touched them, for example "
                 f"{'; '.join(named)}.",
-                hint="They were left as they are: `./twofold why TABLE key=value` shows what wrote such a row, and "
+                hint=f"They were left as they are: `{COMMAND} why TABLE key=value` shows what wrote such a row, and "
                 "the DAG repair overwrites them once you approve.",
             )
             raise AirflowFailException(str(error))
@@ -56,7 +57,7 @@ class LogAuditOperator(ReportOperator):
         if faults:
             error = UnexplainedDifference(
                 f"{'; '.join(faults)}.",
-                hint="`./twofold replay TOPIC` decodes records again; `./twofold show TABLE` lists who wrote.",
+                hint=f"`{COMMAND} replay TOPIC` decodes records again; `{COMMAND} show TABLE` lists who wrote.",
             )
             raise AirflowFailException(str(error))
         return {topic["topic"]: sum(part["events"] for part in topic["partitions"]) for topic in topics}

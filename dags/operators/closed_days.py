@@ -24,7 +24,7 @@ def keep_closed_days(settings: Settings, status: Any, domain: str) -> None:
     """Stores the days of a domain's tables for `read_closed_days`.
 
     Args:
-        status: the JSON of `./twofold status`.
+        status: the JSON of `twofold status`.
     """
     kept = {name: [day.isoformat() for day in days] for name, days in closed_days(status, domain).items()}
     file = _file(settings, domain)

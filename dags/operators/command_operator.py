@@ -1,4 +1,4 @@
-"""Runs one command of `./twofold` as a task; its JSON is the result."""
+"""Runs one command of `twofold` as a task; its JSON is the result."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from twofold.dags.operators.managed_subprocess import Ended, ManagedSubprocess
+from twofold.infra import COMMAND
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.errors import TwofoldError
 from twofold.infra.process.twofold_command import PROGRAM
@@ -26,7 +27,7 @@ TRY_AGAIN = 75
 
 
 class CommandOperator(BaseOperator):
-    """Runs `./twofold COMMAND ARGUMENTS --json`; the JSON output is the XCom result.
+    """Runs `twofold COMMAND ARGUMENTS --json`; the JSON output is the XCom result.
 
     Retryable failures (exit code 75, or an unexpected signal) are tried again; any other fails at once with the
     command's own message. No process of the task outlives it.
@@ -54,26 +55,26 @@ class CommandOperator(BaseOperator):
         return self.run([self.command, *arguments, "--json"])
 
     def run(self, arguments: Sequence[str]) -> object:
-        """Runs `./twofold ARGUMENTS` for this task and returns its JSON document.
+        """Runs `twofold ARGUMENTS` for this task and returns its JSON document.
 
         Raises:
             AirflowException: another attempt can succeed.
             AirflowFailException: no other attempt can.
         """
-        self.log.info("./twofold %s", shlex.join(arguments))
+        self.log.info("%s %s", COMMAND, shlex.join(arguments))
         pid_file = Settings.from_environment().home / "run" / "tasks" / f"{self.dag_id}.{self.task_id}.json"
         child = self._child = ManagedSubprocess(
             [*PROGRAM, *arguments], environment=_environment(os.environ), pid_file=pid_file
         )
         ended = child.run(self.log.info)
         if child.was_stopped:
-            raise AirflowException(f"./twofold {arguments[0]} was stopped with its task.")
+            raise AirflowException(f"{COMMAND} {arguments[0]} was stopped with its task.")
         return self.judge(arguments[0], ended)
 
     def judge(self, command: str, ended: Ended) -> object:
         """Returns the result of a command, or raises the Airflow error for its failure."""
         if ended.code:
-            fail(f"./twofold {command}", ended)
+            fail(f"{COMMAND} {command}", ended)
         return ended.document
 
     def let_succeed(self, context: Context, tasks: Collection[str], note: str) -> None:

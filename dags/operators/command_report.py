@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import ProcessFailed
 
 
@@ -49,7 +50,7 @@ def read_reports(document: object) -> list[TableReport]:
     if not isinstance(document, list) or not all(isinstance(e, Mapping) and set(names) <= set(e) for e in document):
         raise ProcessFailed(
             f"The command's result is no list of objects with {', '.join(names)}: {str(document)[:200]}",
-            hint="Do `./twofold` and dags/ come from the same checkout?",
+            hint=f"Do `{COMMAND}` and the DAGs come from the same version?",
         )
     return [TableReport(**{name: element[name] for name in names}) for element in document]
 

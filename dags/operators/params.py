@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 
 Params = Mapping[str, object]
@@ -140,7 +141,7 @@ def forget_arguments(params: Params) -> list[str]:
     """
     ref = _text(params, "ref")
     if not re.fullmatch(REF, ref):
-        raise BadArgument("ref: expected 64 hexadecimal digits.", hint="`./twofold forget KIND ID --ask` prints them.")
+        raise BadArgument("ref: expected 64 hexadecimal digits.", hint=f"`{COMMAND} forget KIND ID --ask` prints them.")
     return ["--ref", ref]
 
 

@@ -10,6 +10,7 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException
 
 from twofold.dags.operators.command_operator import CommandOperator
+from twofold.infra import COMMAND
 from twofold.infra.airflow.dag_names import APPROVE, REASON
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ UNCHANGED = "Nothing would change: there was nothing to publish."
 _PLAN = "plan"
 LONGEST_REASON = 500
 """Characters."""
-_LINES = 60  # of a plan on the page of an approval; `./twofold plans` has all
+_LINES = 60  # of a plan on the page of an approval; `twofold plans` has all
 
 
 class PlanOperator(CommandOperator):
@@ -41,11 +42,11 @@ class PlanOperator(CommandOperator):
     def judge(self, command: str, ended: Ended) -> object:
         document = super().judge(command, ended)
         if not (isinstance(document, Mapping) and {"plan", "markdown"} <= set(document)):
-            raise TypeError(f"./twofold {command} printed no plan: {document!r}")
+            raise TypeError(f"{COMMAND} {command} printed no plan: {document!r}")
         plan, text = document["plan"], str(document["markdown"])
         self.log.info("%s", text)
         lines = text.splitlines()
-        more = [f"\nAll of it: `./twofold plans {plan['id']}`"] if len(lines) > _LINES else []
+        more = [f"\nAll of it: `{COMMAND} plans {plan['id']}`"] if len(lines) > _LINES else []
         text = "\n".join([*lines[:_LINES], *more])
         return {
             "id": plan["id"],
@@ -100,7 +101,7 @@ class PlanApproval(Approval):
             subject=f"Publish {{{{ {plan}['changed'] }}}} changed rows ({{{{ {plan}['id'] }}}})?",
             body=f"{{{{ {plan}['markdown'] }}}}\n\n"
             "- **Approve**: exactly these rows are published, each table in one commit that "
-            "`./twofold rollback` takes back. Refused when rows or code have changed by then.\n"
+            f"`{COMMAND} rollback` takes back. Refused when rows or code have changed by then.\n"
             "- **Reject**: nothing is done.",
             **settings,
         )

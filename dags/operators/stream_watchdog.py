@@ -1,4 +1,4 @@
-"""Watches the stream of a domain: restarts its driver, fails if its health in `./twofold status` is bad."""
+"""Watches the stream of a domain: restarts its driver, fails if its health in `twofold status` is bad."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from twofold.dags.operators.assets import table_asset
 from twofold.dags.operators.closed_days import keep_closed_days
 from twofold.dags.operators.command_operator import CommandOperator
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed, TwofoldError
 from twofold.infra.process.file_locks import is_held
@@ -24,9 +25,9 @@ STREAM = "stream"
 """The cause that commits of a table's stream name."""
 RESTART_WAIT_S = 5
 HINTS = {
-    "failed": "The other tables go on. `./twofold status` shows them all.",
-    "lost": "`./twofold acknowledge` notes who knows of it, and ends this alarm.",
-    "captures": "`./twofold doctor` says what to do about each.",
+    "failed": f"The other tables go on. `{COMMAND} status` shows them all.",
+    "lost": f"`{COMMAND} acknowledge` notes who knows of it, and ends this alarm.",
+    "captures": f"`{COMMAND} doctor` says what to do about each.",
     "slow": "Give the driver more memory, or fewer records per second.",
 }
 """Finding of a stream's health that no restart helps against -> what to do, the most urgent first."""
@@ -73,10 +74,10 @@ class StreamOperator(CommandOperator):
         is_starting = is_held(settings.start_lock)
         status: Any = self.run(["status", "--json"])
         if is_starting or is_held(settings.start_lock):
-            raise AirflowSkipException("./twofold up is at work and says itself what fails; the next run looks.")
+            raise AirflowSkipException(f"{COMMAND} up is at work and says itself what fails; the next run looks.")
         health = self._health(status)
         if health["missing"]:
-            raise _failure(f"{', '.join(health['missing'])}: not supervised.", "Start the platform with ./twofold up.")
+            raise _failure(f"{', '.join(health['missing'])}: not supervised.", f"Start the platform with {COMMAND} up.")
         restarts = list(health["down"]) + [health["driver"]] * bool(health["stalled"])
         if restarts:
             self._restart(settings, restarts)
@@ -103,7 +104,7 @@ class StreamOperator(CommandOperator):
 
     def _health(self, status: Any) -> Any:
         if self.domain not in status["health"]:
-            raise _failure(f"The stream of {self.domain} is not supervised.", "Start it with ./twofold up.")
+            raise _failure(f"The stream of {self.domain} is not supervised.", f"Start it with {COMMAND} up.")
         return status["health"][self.domain]
 
     def _restart(self, settings: Settings, names: list[str]) -> None:

@@ -16,6 +16,7 @@ from zlib import crc32
 
 import msgspec
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
 
@@ -103,7 +104,7 @@ def load(*paths: Path) -> pa.Table:
     from pyarrow import json
 
     if not paths:
-        raise BadArgument("No journal was named.", hint="Run `./twofold traffic` first: it writes one.")
+        raise BadArgument("No journal was named.", hint=f"Run `{COMMAND} traffic` first: it writes one.")
     schema = pa.schema(
         {
             "topic": pa.string(),

@@ -22,6 +22,7 @@ from twofold.demo.traffic.ack_journal import AckJournal, Row, checksum
 from twofold.demo.traffic.fault_injection import FaultInjection, Message
 from twofold.demo.traffic.shop_database import Transaction
 from twofold.demo.traffic.sources import DATABASES, require_days, source_of
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, BrokerUnreachable
 from twofold.infra.kafka import topic_admin as broker_topics
 from twofold.infra.kafka.record_producer import FAREWELL_S, producing
@@ -183,7 +184,7 @@ def _require_topics(settings: Settings, topics: Mapping[str, Topic]) -> None:
             raise BadArgument(
                 f"Topic {name} has {len(there.get(name, ()))} partitions at {settings.bootstrap_servers}; "
                 f"{topic.partitions} are declared.",
-                hint="./twofold up makes the topics as they are declared.",
+                hint=f"{COMMAND} up makes the topics as they are declared.",
             )
 
 

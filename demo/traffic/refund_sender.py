@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from twofold.demo.traffic import shop_source
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadSetting, ProcessFailed
 from twofold.infra.process.ports import HOST
 from twofold.infra.project.settings import Settings
@@ -41,7 +42,9 @@ def send(settings: Settings, day: date) -> int:
     """
     secrets = read_secrets(settings.webhook_secrets_file).get(TOPIC)
     if not secrets:
-        raise BadSetting(f"{settings.webhook_secrets_file} has no secret of {TOPIC}.", hint="`./twofold up` makes one.")
+        raise BadSetting(
+            f"{settings.webhook_secrets_file} has no secret of {TOPIC}.", hint=f"`{COMMAND} up` makes one."
+        )
     sent = [(notice["refund_id"], json.dumps(notice)) for notice in notices(day)]
     connection = http.client.HTTPConnection(HOST, settings.webhook_port, timeout=TIMEOUT_S)
     try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from twofold.infra import COMMAND
 from twofold.infra.airflow import airflow_processes
 from twofold.infra.airflow.dag_names import APPROVE, REASON
 from twofold.infra.errors import BadArgument, ProcessFailed
@@ -194,7 +195,7 @@ class Client:
             raise ProcessFailed(
                 f"Airflow does not answer at {airflow_processes.base_url(self._settings)} "
                 f"(TWOFOLD_AIRFLOW_PORT): {error}.",
-                hint="Start the platform with ./twofold up; ./twofold status shows its state.",
+                hint=f"Start the platform with {COMMAND} up; {COMMAND} status shows its state.",
             ) from error
 
     def _sign_in(self) -> str:

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from twofold.infra import COMMAND
 from twofold.infra.archive.archive_catalog import open_archive
 from twofold.infra.archive.read_plan import ArchivedBounds
 from twofold.infra.archive.read_tasks import read_task, tasks
@@ -96,7 +97,7 @@ def asked_ranges(topic: str, bounds: Mapping[int, ArchivedBounds], starting: str
     if not bounds:
         raise NotArchived(
             f"Nothing of {topic} is archived.",
-            hint="Check the name; ./twofold status shows what is archived. A segment comes once it is closed.",
+            hint=f"Check the name; {COMMAND} status shows what is archived. A segment comes once it is closed.",
             topic=topic,
         )
     starts, ends = _offsets(STARTING, starting, EARLIEST), _offsets(ENDING, ending, LATEST)
@@ -111,7 +112,7 @@ def asked_ranges(topic: str, bounds: Mapping[int, ArchivedBounds], starting: str
         if nothing:
             raise BadArgument(
                 f"Nothing is archived of partition {_listed(nothing)} of {topic}.",
-                hint=f"Archived are the partitions {_listed(bounds)}; ./twofold status shows them.",
+                hint=f"Archived are the partitions {_listed(bounds)}; {COMMAND} status shows them.",
             )
     return {
         p: (bounds[p].start if starts is None else starts[p], bounds[p].end if ends is None else ends[p])

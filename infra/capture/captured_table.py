@@ -96,7 +96,7 @@ def unfit_names(topics: Iterable[str]) -> Iterator[tuple[str, BadDeclaration]]:
 
 def again(topic: str) -> str:
     """Returns the hint to capture a table again, for tables that may lack changes."""
-    return f"`./twofold recapture {topic}` captures the table again"
+    return f"`twofold recapture {topic}` captures the table again"  # not COMMAND: decodings say it
 
 
 def snapshot_number(name: str) -> int:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from twofold.infra import COMMAND
 from twofold.infra.capture.captured_table import OUTBOX_COLUMNS, Capture
 from twofold.infra.capture.table_catalog import CatalogColumn, CatalogTable, has_rows_from_before
 from twofold.infra.project.settings import Settings
@@ -41,7 +42,7 @@ def unfit_table(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, st
         if missing:
             yield (
                 f"the outbox {capture.table} has no column {', '.join(missing)}; expected {', '.join(OUTBOX_COLUMNS)}.",
-                "Add the columns, then ./twofold up.",
+                f"Add the columns, then {COMMAND} up.",
             )
         return
     yield from _unfit_key(capture, table)
@@ -51,8 +52,8 @@ def unfit_table(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, st
             yield (
                 f"{column.name} is {column.type} in {capture.table}, which is not read as the declared {declared}.",
                 (
-                    "Declare the type of the column, docs/how-to/capture-a-database.md#types, then ./twofold up and "
-                    f"`./twofold recapture {capture.topic}`."
+                    f"Declare the type of the column, docs/how-to/capture-a-database.md#types, then {COMMAND} up and "
+                    f"`{COMMAND} recapture {capture.topic}`."
                 ),
             )
 
@@ -70,7 +71,7 @@ def _unfit_key(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, str
                 f"the primary key of {capture.table} is {', '.join(table.key)}; declared is "
                 f"{', '.join(capture.primary_key)}, by which changes of several rows would be those of one."
             ),
-            f"Declare primary_key={table.key}, then ./twofold up and `./twofold recapture {capture.topic}`.",
+            f"Declare primary_key={table.key}, then {COMMAND} up and `{COMMAND} recapture {capture.topic}`.",
         )
     elif table.is_deferrable:
         yield (

@@ -11,6 +11,7 @@ from typing import Any
 
 from psycopg import sql
 
+from twofold.infra import COMMAND
 from twofold.infra.capture import kafka_connect
 from twofold.infra.capture.captured_table import MARK_PREFIX, PREFIX, UNCHANGED, Capture, again, snapshot_number
 from twofold.infra.capture.catalog_changes import lost_since, to_note, unfit_table
@@ -172,7 +173,7 @@ def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 180) -> N
         if now == "FAILED" or time.monotonic() > deadline:
             raise CaptureFailed(
                 f"The capture of {capture.table} for {capture.topic} is {now}: {error or 'it has said nothing yet'}",
-                hint=f"See {settings.logs / 'connect.log'}; when its cause is gone, ./twofold up starts it again.",
+                hint=f"See {settings.logs / 'connect.log'}; when its cause is gone, {COMMAND} up starts it again.",
             )
         time.sleep(0.3)
 
@@ -207,7 +208,7 @@ def wait_snapshot(settings: Settings, capture: Capture, timeout_s: float) -> Non
             raise CaptureFailed(
                 f"Snapshot {capture.snapshot} of {capture.table} for {capture.topic} is not complete: "
                 f"the connector is {now}{f', {error}' if error else ''}.",
-                hint=f"See {settings.logs / 'connect.log'}; ./twofold recapture {capture.topic} continues.",
+                hint=f"See {settings.logs / 'connect.log'}; {COMMAND} recapture {capture.topic} continues.",
             )
         time.sleep(0.3)
 
@@ -252,10 +253,10 @@ def state(settings: Settings, capture: Capture) -> CaptureState:
     except CaptureFailed as failed:
         fault, hint = failed.message, failed.hint or ""
     if not fault and now != "RUNNING":
-        fault, hint = f"the connector is {now}{f': {error}' if error else ''}", "./twofold up starts it again."
+        fault, hint = f"the connector is {now}{f': {error}' if error else ''}", f"{COMMAND} up starts it again."
     if not fault and len(captures) > 1:
         fault = f"snapshot {capture.snapshot} is not finished: rows that are gone may still be in its tables"
-        hint = f"`./twofold recapture {capture.topic}` continues."
+        hint = f"`{COMMAND} recapture {capture.topic}` continues."
     return CaptureState(
         topic=capture.topic,
         table=capture.table,
@@ -283,7 +284,7 @@ def _require_fit(capture: Capture, found: tuple[CatalogTable, CatalogTable | Non
     if found is None:
         raise CaptureFailed(
             f"{capture.topic} captures the table {capture.table}, which the database does not have.",
-            hint="Create the table, then ./twofold up.",
+            hint=f"Create the table, then {COMMAND} up.",
             topic=capture.topic,
         )
     for why, hint in unfit_table(capture, found[0]):

@@ -8,6 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import ConnectUnreachable, ProcessFailed
 from twofold.infra.java import java
 from twofold.infra.kafka.broker import CONSOLE, as_properties
@@ -150,7 +151,7 @@ def ask(settings: Settings, method: str, path: str, body: object = None) -> Any:
     except OSError as error:
         raise ConnectUnreachable(
             f"Kafka Connect at {HOST}:{settings.connect_port} does not answer: {error}",
-            hint=f"./twofold up starts it; {settings.logs / f'{NAME}.log'} may say why.",
+            hint=f"{COMMAND} up starts it; {settings.logs / f'{NAME}.log'} may say why.",
         ) from None
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import ChangesGone, ChangesUnread
@@ -52,7 +53,7 @@ def _require_unchanged(lake: Lake, name: str, first: int, last: int) -> None:
     if changed := sum(c.rows_changed for c in lake.commits(name, first - 1, last) if c.changes):
         raise ChangesUnread(
             f"{name}: the commits {first} to {last} changed {changed:,} rows, and 0 of them were read.",
-            hint=f"`./twofold show {name}` lists its commits; `./twofold backfill TABLE` recomputes what reads them.",
+            hint=f"`{COMMAND} show {name}` lists its commits; `{COMMAND} backfill TABLE` recomputes what reads them.",
             table=name,
         )
 

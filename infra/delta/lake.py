@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from twofold.infra import COMMAND
 from twofold.infra.atomic_write import settle
 from twofold.infra.delta.file_statistics import forget_untrue_bounds, with_true_bounds
 from twofold.infra.delta.history import REPLACED_IN_CHECKPOINTS, History
@@ -86,7 +87,7 @@ class Lake:
         except TableNotFoundError:
             raise BadArgument(
                 f"The Delta table {name} does not exist yet.",
-                hint="`./twofold up` makes the tables of every domain that it runs.",
+                hint=f"`{COMMAND} up` makes the tables of every domain that it runs.",
             ) from None
 
     def ensure(self, name: str, schema: pa.Schema, *, statistics: list[str], description: str | None = None) -> None:
@@ -361,7 +362,7 @@ def _commit_text(filesystem: Any, path: str) -> bytes:
     raise DamagedLog(
         f"The commit {path} is {'cut off' if text.strip() else 'empty'}; its changes are unknown.",
         hint="The machine crashed while it was written. Restore the file from a backup; or where it is the newest of "
-        "its table, remove it; `./twofold recover TABLE` then makes the stream of a table again.",
+        f"its table, remove it; `{COMMAND} recover TABLE` then makes the stream of a table again.",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import BrokerUnreachable, WriteConflict
 from twofold.infra.kafka.topic_admin import offsets
 from twofold.infra.project.settings import Settings
@@ -145,6 +146,6 @@ def _answering(settings: Settings) -> Iterator[None]:
     except KafkaError as error:
         raise BrokerUnreachable(
             f"The Kafka broker at {settings.bootstrap_servers} does not do what it should: {error}.",
-            hint="./twofold status says how it does.",
+            hint=f"{COMMAND} status says how it does.",
             address=settings.bootstrap_servers,
         ) from error

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from threading import Event
 from typing import TYPE_CHECKING
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import BrokerUnreachable, ProcessFailed
 from twofold.infra.kafka.group_member import Record, record_of
 from twofold.infra.kafka.topic_admin import topic_ids
@@ -57,7 +58,7 @@ class OrderedCopy:
         self._ids = topic_ids(settings, [*targets])
         if missing := targets.keys() - self._ids.keys():
             raise ProcessFailed(
-                f"The broker has no topic {', '.join(sorted(missing))}.", hint="./twofold up makes the topics."
+                f"The broker has no topic {', '.join(sorted(missing))}.", hint=f"{COMMAND} up makes the topics."
             )
         self._error: KafkaError | None = None
         self._admin = AdminClient(common)
@@ -210,7 +211,7 @@ class OrderedCopy:
     def _failed(self, error: object) -> BrokerUnreachable:
         return BrokerUnreachable(
             f"The Kafka broker at {self._settings.bootstrap_servers} did not take a record: {error}.",
-            hint="./twofold status says how it does.",
+            hint=f"{COMMAND} status says how it does.",
         )
 
 
@@ -229,5 +230,5 @@ def _answering(settings: Settings) -> Iterator[None]:
     except (KafkaException, TimeoutError) as error:
         raise BrokerUnreachable(
             f"The Kafka broker at {settings.bootstrap_servers} does not answer: {error}.",
-            hint="./twofold status says how it does.",
+            hint=f"{COMMAND} status says how it does.",
         ) from error

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import BrokerUnreachable
 from twofold.infra.project.settings import Settings
 
@@ -48,7 +49,7 @@ def producing(settings: Settings, *, outage_s: int, most_bytes: int = 1 << 20) -
     except KafkaError as error:
         raise BrokerUnreachable(
             f"No Kafka broker answers at {settings.bootstrap_servers}: {error}.",
-            hint="./twofold status says how it does.",
+            hint=f"{COMMAND} status says how it does.",
         ) from error
     try:
         yield producer

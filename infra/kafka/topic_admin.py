@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, BrokerUnreachable
 from twofold.infra.process.readiness import until_answered
 from twofold.infra.project.settings import Settings
@@ -323,7 +324,7 @@ def _unreachable(settings: Settings) -> BrokerUnreachable:
     setting = "TWOFOLD_KAFKA_PORT" if settings.supervises_broker else "TWOFOLD_BOOTSTRAP"
     return BrokerUnreachable(
         f"No Kafka broker answers at {settings.bootstrap_servers} ({setting}).",
-        hint="Start the platform with ./twofold up; ./twofold status and the log broker.log say how it does."
+        hint=f"Start the platform with {COMMAND} up; {COMMAND} status and the log broker.log say how it does."
         if settings.supervises_broker
         else "Check the address, and that this machine may reach it.",
         address=settings.bootstrap_servers,

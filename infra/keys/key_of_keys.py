@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
 
+from twofold.infra import COMMAND
 from twofold.infra.atomic_write import settle
 from twofold.infra.errors import BadSetting
 from twofold.infra.private_file import Faults, private_lines
@@ -55,7 +56,7 @@ def read_keys_of_keys(settings: Settings) -> list[KeyOfKeys]:
         ),
         shared=lambda mode: BadSetting(
             f"{file} has the mode {mode:o}: other users can read the key of keys.",
-            hint=f"chmod 600 {file}; then `./twofold keys rotate`, if other people use this machine.",
+            hint=f"chmod 600 {file}; then `{COMMAND} keys rotate`, if other people use this machine.",
         ),
         malformed=lambda _: malformed,
     )

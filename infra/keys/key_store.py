@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import RLock
 from typing import NamedTuple
 
+from twofold.infra import COMMAND
 from twofold.infra.atomic_write import settle
 from twofold.infra.errors import BadArgument, BadSetting
 from twofold.infra.keys.ciphertext import Key
@@ -439,7 +440,7 @@ def _require_private(settings: Settings) -> None:
     if not file.exists():
         raise BadSetting(
             f"There is no store of persons' keys at {file}.",
-            hint=f"{SETTING} names it. Restore it from a backup; `./twofold up` makes one where there are no data yet.",
+            hint=f"{SETTING} names it. Restore it from a backup; `{COMMAND} up` makes one where there are no data yet.",
         )
     if (mode := file.stat().st_mode & 0o777) & 0o077:
         raise BadSetting(f"{file} has the mode {mode:o}: other users can read it.", hint=f"chmod 600 {file}.")

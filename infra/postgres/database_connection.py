@@ -13,6 +13,7 @@ from psycopg.abc import RV, Params, PQGen
 from psycopg.abc import QueryNoTemplate as Query
 from psycopg.rows import TupleRow
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import DatabaseUnreachable, StatementRefused
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.secret_files import ensure_secret
@@ -103,7 +104,7 @@ def query(settings: Settings, sql: Query, values: Params | None = None, *, timeo
 
 def connected(settings: Settings, *, timeout_s: float = 30) -> AbstractContextManager[Connection]:
     """Opens a connection to the captured database, as `connected_to`."""
-    hint = "TWOFOLD_DATABASE names one of yours. `./twofold up` starts ours once a topic that runs captures a table."
+    hint = f"TWOFOLD_DATABASE names one of yours. `{COMMAND} up` starts ours once a topic that runs captures a table."
     return connected_to(address(settings), timeout_s=timeout_s, hint=hint)
 
 

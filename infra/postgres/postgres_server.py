@@ -10,6 +10,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import DatabaseUnreachable, MissingTool, ProcessFailed
 from twofold.infra.postgres.database_connection import USER, connected_to, password, query, supervised_address
 from twofold.infra.process.ports import HOST
@@ -113,7 +114,7 @@ def ensure_database(settings: Settings, name: str) -> None:
     at = supervised_address(settings)
 
     def ensure() -> None:
-        with connected_to(at, hint="`./twofold up` starts it.") as connection:
+        with connected_to(at, hint=f"`{COMMAND} up` starts it.") as connection:
             if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
                 connection.execute(f"CREATE DATABASE {POSTGRES.name(name)}")
             # Of copies: what a trigger or a cast of their owner says can quote a row. Who sent the statement gets it.

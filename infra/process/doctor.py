@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from twofold.infra import PACKAGE
+from twofold.infra import COMMAND, PACKAGE
 from twofold.infra.errors import TwofoldError
 from twofold.infra.java import NEWEST, OLDEST, java, java_version
 from twofold.infra.process import supervisor, supervisord
@@ -155,7 +155,7 @@ def _jars(settings: Settings, configurations: Sequence[jars.Configuration]) -> F
         ok=complete,
         found=f"{'complete' if complete else 'incomplete or changed'} in {settings.jars}",
         expected=f"the {sum(jar.configuration in configurations for jar in jars.pinned())} of {jars.LOCK.name}",
-        hint="Run `./twofold setup`.",
+        hint=f"Run `{COMMAND} setup`.",
     )
 
 
@@ -167,7 +167,7 @@ def _socket(settings: Settings) -> Finding:
         ok=answers or not path.exists(),
         found=f"{'runs' if answers else 'does not answer' if path.exists() else 'does not run'} ({path})",
         expected="runs, or no socket",
-        hint="A crash left the socket; ./twofold up cleans up.",
+        hint=f"A crash left the socket; {COMMAND} up cleans up.",
     )
 
 

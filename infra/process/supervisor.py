@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, ProcessFailed
 from twofold.infra.process import supervisord
 from twofold.infra.process.process_reaper import TAGS, has_ended, kill_tagged, tagged_processes, with_tag
@@ -224,7 +225,7 @@ def _ask(settings: Settings, name: str, method: str, *, harmless: int) -> None:
         raise ProcessFailed(f"{name}: {fault.faultString}", hint=f"See {settings.logs / f'{name}.log'}.") from None
     except (OSError, http.client.HTTPException) as error:
         raise ProcessFailed(
-            f"The supervisor of {settings.home} does not answer.", hint="Start the platform with ./twofold up."
+            f"The supervisor of {settings.home} does not answer.", hint=f"Start the platform with {COMMAND} up."
         ) from error
 
 

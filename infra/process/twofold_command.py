@@ -1,4 +1,4 @@
-"""Runs `./twofold` as a child process, and reads what it prints."""
+"""Runs `twofold` as a child process, and reads what it prints."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Answer:
 
 
 def run_command(*words: str, settings: Settings | None = None, limit_s: float | None = None) -> Answer:
-    """Runs `./twofold WORDS` and waits for its end.
+    """Runs `twofold WORDS` and waits for its end.
 
     Args:
         settings: of the command; None: those of the environment of this process.

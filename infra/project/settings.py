@@ -97,7 +97,7 @@ class Settings:
         "address of Airflow for people, through a proxy of yours that passes paths on as they are, such as "
         "`https://data.example.org/airflow`; empty: the port on 127.0.0.1",
     )
-    page_port: int = _setting(18085, "port of `./twofold page`, the page without Airflow")
+    page_port: int = _setting(18085, "port of `twofold page`, the page without Airflow")
     airflow_notifier: str = _setting(
         "",
         "`module:name` of a notifier of Airflow, or of a function of a task's context, that is called when a task "

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadSetting, ProcessFailed, SparkUnreachable, TwofoldError
 from twofold.infra.process import supervisor
 from twofold.infra.process.ports import HOST
@@ -131,14 +132,14 @@ def naming_lost_server() -> Iterator[None]:
         if grpc.StatusCode.UNAUTHENTICATED in codes:
             raise BadSetting(
                 "The Spark server refuses the token.",
-                hint="`./twofold spark --url` prints a connection string with it.",
+                hint=f"`{COMMAND} spark --url` prints a connection string with it.",
             ) from error
         text = " ".join(str(cause) for cause in causes if type(cause).__module__.startswith(("pyspark", "grpc")))
         if grpc.StatusCode.UNAVAILABLE not in codes and not any(word in text for word in _LOST):
             raise
         raise SparkUnreachable(
             f"The Spark server ended, or does not answer ({next(filter(text.__contains__, _LOST), 'UNAVAILABLE')}).",
-            hint="Run the command again; commits are whole or absent. `./twofold status` shows the process `spark`.",
+            hint=f"Run the command again; commits are whole or absent. `{COMMAND} status` shows the process `spark`.",
         ) from error
 
 
@@ -160,7 +161,7 @@ def failing_alone(name: str, failures: list[TwofoldError]) -> Iterator[None]:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         failure = TwofoldError(
             f"{name}: {type(error).__name__}: {lines[0] if lines else 'without a message'}",
-            hint="Look at its function and at its rows; `./twofold --debug COMMAND` shows where it was raised.",
+            hint=f"Look at its function and at its rows; `{COMMAND} --debug COMMAND` shows where it was raised.",
         )
         failure.__cause__ = error
         failures.append(failure)
@@ -186,7 +187,7 @@ def _wait_listening(endpoint: str) -> None:
         except OSError as error:
             raise SparkUnreachable(
                 f"The Spark server does not answer at {host}:{port}.",
-                hint="`./twofold status` shows the process `spark`; TWOFOLD_SPARK=local does without it.",
+                hint=f"`{COMMAND} status` shows the process `spark`; TWOFOLD_SPARK=local does without it.",
             ) from error
 
     until_answered(knock, SparkUnreachable, _RESTART_S)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed, WriteConflict
 from twofold.infra.process.file_locks import exclusive
@@ -47,7 +48,7 @@ def run(settings: Settings, registry: Registry) -> None:
     with exclusive(settings.home / "run" / f"{NAME}.lock", patience_s=1.0) as ours:
         if not ours:
             raise ProcessFailed(
-                f"Another process moves the outputs of {settings.home}.", hint="`./twofold status` shows it."
+                f"Another process moves the outputs of {settings.home}.", hint=f"`{COMMAND} status` shows it."
             )
         lake = Lake(settings)
         for table, output in registry.outputs():

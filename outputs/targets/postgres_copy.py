@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.delta_writer import BEFORE, CHANGE
 from twofold.infra.errors import BadSetting, WriteConflict
 from twofold.infra.postgres.database_connection import Address, Connection, connected_to
@@ -114,7 +115,7 @@ class PostgresCopy(Target):
 
     @contextmanager
     def _connected(self, timeout_s: float = _TIMEOUT_S) -> Iterator[Connection]:
-        hint = "./twofold up starts the supervised one; the file of TWOFOLD_DESTINATIONS has addresses of yours."
+        hint = f"{COMMAND} up starts the supervised one; the file of TWOFOLD_DESTINATIONS has addresses of yours."
         with connected_to(self.at, timeout_s=timeout_s, hint=hint) as connection:
             yield connection
 

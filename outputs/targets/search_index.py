@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from twofold.infra import COMMAND
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain, WriteConflict
 from twofold.infra.private_file import private_folder
@@ -170,7 +171,7 @@ class SearchIndex(Target):
             BadArgument: the words are no query.
         """
         whole = {place: at for place in _indexes(self.folder) if (at := _position(place)) and not at.heading}
-        hint = "`./twofold outputs` shows how far it is."
+        hint = f"`{COMMAND} outputs` shows how far it is."
         if not whole:
             raise TryAgain(f"The index {self.folder.name} is not whole yet.", hint=hint)
         chosen = max(whole, key=lambda place: (self._is_alike(place), whole[place].forgotten))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.page.charts import Series, curve, stacked_bars
@@ -234,12 +235,12 @@ class _Pages:
             404: ("There is no such page", "Nothing has this name; topics and tables are `domain.name`."),
             405: (
                 "This page only reads",
-                "Rewrites of history are approved and published in Airflow, or by `./twofold`.",
+                f"Rewrites of history are approved and published in Airflow, or by `{COMMAND}`.",
             ),
             503: ("Nothing is known yet", str(error.detail)),
         }.get(error.status_code, ("It did not work", str(error.detail)))
         action = self._links(request, None).in_airflow() if error.status_code == 401 and self._airflow else ""
-        command = "./twofold status" if error.status_code == 503 else ""
+        command = f"{COMMAND} status" if error.status_code == 503 else ""
         return self._message(
             request, heading, text, status=error.status_code, headers=error.headers, action=action, command=command
         )

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from twofold.infra import COMMAND
 from twofold.infra.text.printable import harmless, shown_duration
 from twofold.page.life_chart import life_chart, watermark_chart
 from twofold.page.row_story import ask
@@ -25,7 +26,7 @@ def row_page(entry: Entry, query: Mapping[str, str]) -> dict[str, Any]:
     key = {name.removeprefix(PREFIX): value for name, value in query.items() if name.startswith(PREFIX)}
     pairs = [f"{name}={value}" for name, value in key.items()]
     story = ask(entry.name, pairs)
-    command = f"./twofold why {entry.name} {shlex.join(map(harmless, pairs))}"
+    command = f"{COMMAND} why {entry.name} {shlex.join(map(harmless, pairs))}"
     facts: dict[str, Any] = {"name": entry.name, "key": key, "story": story, "command": command}
     facts |= {"pairs": {f"{PREFIX}{name}": value for name, value in key.items()}}
     if story.document is None:

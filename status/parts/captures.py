@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import TwofoldError
 from twofold.infra.project.chosen_domains import relay_name
 from twofold.infra.sql.names import POSTGRES
@@ -86,7 +87,7 @@ def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
     try:
         states, slots = capture_states(settings, registry), _undeclared_slots(settings, registry)
     except TwofoldError as error:
-        hint = error.hint or "./twofold up starts what does not run."
+        hint = error.hint or f"{COMMAND} up starts what does not run."
         return [Finding(name="Captures", ok=False, found=error.message, expected="servers that answer", hint=hint)]
     return [
         Finding(

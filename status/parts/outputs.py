@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import DamagedLog
 from twofold.infra.instants import epoch_ms
@@ -134,6 +135,6 @@ def outputs_finding(settings: Settings, registry: Registry) -> list[Finding]:
             ok=not failed,
             found="; ".join(f"{name}: {error}" for name, error in failed.items()) or "none has failed",
             expected="none has failed",
-            hint="Each is tried again once a minute; `./twofold outputs` shows how far its copy is behind.",
+            hint=f"Each is tried again once a minute; `{COMMAND} outputs` shows how far its copy is behind.",
         )
     ]

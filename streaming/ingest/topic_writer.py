@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from twofold.infra import COMMAND
 from twofold.infra.capture.captured_table import MARK, OPERATION
 from twofold.infra.delta.compaction import compact
 from twofold.infra.delta.delta_writer import CommitTag, Writer
@@ -117,7 +118,7 @@ class TopicWriter:
         if fact.code != self._expected:
             raise DefinitionChanged(
                 f"{name}: its records are decoded by {fact.code} now; this process decodes by {own}.",
-                hint="Start the driver again, so that it loads the declaration: `./twofold down`, `./twofold up`.",
+                hint=f"Start the driver again, so that it loads the declaration: `{COMMAND} down`, `{COMMAND} up`.",
                 table=name,
             )
         if not fact.is_whole:
@@ -331,7 +332,7 @@ class TopicWriter:
         by = self.events.driver or "a process that does not say which"
         return WriteConflict(
             f"{self._topic.full_name}: another driver ingests the same topic, and was faster {_ATTEMPTS} times: {by}.",
-            hint="Stop one of the drivers: `./twofold status` in each home lists them.",
+            hint=f"Stop one of the drivers: `{COMMAND} status` in each home lists them.",
         )
 
     def _require_no_gap(self, ranges: Ranges) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
 from twofold.infra.errors import WriteConflict
 from twofold.streaming.maintain.closed_row_guard import ClosedRowGuard
@@ -104,6 +105,6 @@ class StreamFence:
 def _lost(name: str, stream: str) -> WriteConflict:
     return WriteConflict(
         f"{name}: another stream has written the table since this one did: {stream}.",
-        hint="Stop one of the drivers: `./twofold status` in each home lists them. A stream that is started again goes "
-        "on from a snapshot of its inputs.",
+        hint=f"Stop one of the drivers: `{COMMAND} status` in each home lists them. A stream that is started again "
+        "goes on from a snapshot of its inputs.",
     )

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, UnexplainedDifference
 from twofold.infra.instants import from_epoch_ms
 from twofold.infra.offset_ranges import RangesOf
@@ -110,8 +111,8 @@ class Recover:
             raise UnexplainedDifference(
                 _described(recovery),
                 hint="Nothing was put in place. Rows of late records that wait for a correction differ, too: "
-                f"`./twofold reconcile {recovery.table}` first. Else find out what wrote to it or to the events; "
-                f"`./twofold recover {recovery.table} --at-most {recovery.differing}` takes the new state as it is.",
+                f"`{COMMAND} reconcile {recovery.table}` first. Else find out what wrote to it or to the events; "
+                f"`{COMMAND} recover {recovery.table} --at-most {recovery.differing}` takes the new state as it is.",
                 table=recovery.table,
                 differing=recovery.differing,
                 examples=list(recovery.rows.examples if recovery.rows else ())[:_NAMED],
@@ -136,7 +137,7 @@ class Recover:
         if last is None:
             raise BadArgument(
                 f"{name}: neither a checkpoint nor a commit shows a stream that wrote it.",
-                hint="There is nothing to recover: its stream begins with `./twofold up`.",
+                hint=f"There is nothing to recover: its stream begins with `{COMMAND} up`.",
             )
         return last
 

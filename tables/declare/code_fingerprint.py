@@ -68,7 +68,11 @@ _TYPE_SAYS_ALL = re.compile(
 """Types of other packages whose values change no row."""
 _TYPING = frozenset({"collections.abc", "types", "typing", "typing_extensions"})
 _HOLDING = frozenset({"array", "builtins", "collections", "types"})
-_THEN = {"'twofold.": "'", "'Import them from twofold.'": "'Import them from tables.'"}
+_THEN = {
+    "'twofold.": "'",
+    "'Import them from twofold.'": "'Import them from tables.'",
+    "`twofold recapture": "`./twofold recapture",
+}
 """What names our modules in code that fingerprints follow, and how it was written when homes kept their first ones."""
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 _WRITABLE = "Keep it as texts, numbers, dates, and lists, dicts or dataclasses of these."

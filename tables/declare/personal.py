@@ -35,7 +35,7 @@ class Owner:
     """Whose a value is.
 
     Attributes:
-        kind: of the person, as in `./twofold forget KIND ID`.
+        kind: of the person, as in `twofold forget KIND ID`.
         column: of the record, which holds the person's id.
     """
 
@@ -115,7 +115,7 @@ def person(kind: str, *, of: str) -> Owner:
     """Names a person whose kind is not the name of the column that holds the id.
 
     Args:
-        kind: of the person, as in `./twofold forget KIND ID`.
+        kind: of the person, as in `twofold forget KIND ID`.
         of: the column with the person's id.
     """
     return Owner(kind, of)
@@ -125,7 +125,7 @@ def personal(*owners: str | Owner, path: str = "") -> Personal:
     """Declares a column of one person, or of several: any JSON value, encrypted before the log, null once forgotten.
 
     Its type is `string?`: functions see ciphertext, equal for equal values of one person; `reveal(column)` in
-    `./twofold sql` decrypts it. Keys, times and rules cannot use it. Fields of the record that the schema does not name
+    `twofold sql` decrypts it. Keys, times and rules cannot use it. Fields of the record that the schema does not name
     are encrypted, too, or, with `unknown_fields="ignore"`, dropped.
 
     Args:

@@ -10,6 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, TypeVar
 
+from twofold.infra import COMMAND
 from twofold.infra.capture.captured_table import unfit_names
 from twofold.infra.errors import BadArgument, BadDeclaration, Unproved, nearest
 from twofold.infra.project.chosen_domains import chosen_domains
@@ -264,7 +265,7 @@ def running_domains(settings: Settings) -> list[str]:
         chosen = ", ".join(chosen_domains(settings))
         raise BadArgument(
             f"This platform runs {chosen}, of which no declaration can be loaded.",
-            hint=f"`./twofold up DOMAIN` runs another domain; not run: {', '.join(registry.not_run)}.",
+            hint=f"`{COMMAND} up DOMAIN` runs another domain; not run: {', '.join(registry.not_run)}.",
         )
     return list(registry.domains) if registry.not_run else []
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from types import EllipsisType
 from typing import TYPE_CHECKING
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration, DefinitionChanged, WriteConflict
 from twofold.tables.declare.code_fingerprint import digest, fingerprint
@@ -217,9 +218,9 @@ def require_one_definition(lake: Lake, table: Table, registry: Registry, at: Del
     says = "its topics' dedup_keys or clock say" if by_topics else f"tables/{table.domain}/{table.name}.py now says"
     raise DefinitionChanged(
         f"{table.full_name}: its rows were computed by the definition {before}; {says} {now}.",
-        hint=f"`./twofold backfill {table.full_name}` computes every row by the new definition and accepts it; to "
+        hint=f"`{COMMAND} backfill {table.full_name}` computes every row by the new definition and accepts it; to "
         "keep the old one, take the change back. A stream that runs the older code is to be started again: "
-        "`./twofold down`, `./twofold up`.",
+        f"`{COMMAND} down`, `{COMMAND} up`.",
         table=table.full_name,
         before=before,
         now=now,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import QUARANTINE, Lake, with_comments
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.project.settings import IN_PROCESS
@@ -175,7 +176,7 @@ def ensure_table(
     if missing:
         raise BadDeclaration(
             f"tables/{table.domain}/{table.name}.py: it reads {', '.join(missing)}, which could not be created.",
-            hint="`./twofold status` shows why.",
+            hint=f"`{COMMAND} status` shows why.",
         )
     _create(_started(session), lake, registry, table)
 

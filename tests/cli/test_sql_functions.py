@@ -1,4 +1,4 @@
-"""The functions of `./twofold sql` for tables of changes."""
+"""The functions of `twofold sql` for tables of changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Airflow without servers, and fakes for commands of `./twofold`."""
+"""Airflow without servers, and fakes for commands of `twofold`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def stand_in(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes a Python script do what `./twofold` would do."""
+    """Makes a Python script do what `twofold` would do."""
 
     def use(script: str) -> None:
         file = tmp_path / "stand_in.py"

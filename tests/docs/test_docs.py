@@ -40,15 +40,15 @@ def commands_in(text: str, program: str) -> Iterator[list[str]]:
     fenced = re.findall(r"^```(?:sh|console|bash)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = [line for block in fenced for line in block.splitlines()]
     spans = re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
-    for line in [*lines, *(" ".join(span.split()) for span in spans)]:
+    for line in (line.removeprefix("./") for line in [*lines, *(" ".join(span.split()) for span in spans)]):
         if line == program or line.startswith(f"{program} "):
             yield shlex.split(line, comments=True)[1:]
 
 
 def complaint(words: list[str]) -> str | None:
-    """Why `./twofold` would not understand the words; None when it would."""
+    """Why `twofold` would not understand the words; None when it would."""
     command: Any = get_command(app)
-    place = "./twofold"
+    place = "twofold"
     for word in words:
         if word == "--":  # another program's
             return None
@@ -127,13 +127,13 @@ def test_the_readme_shows_a_whole_declaration_before_any_other_code() -> None:
 
 @pytest.mark.parametrize("page", TEXT)
 def test_every_command_of_a_page_exists_with_its_options(page: str) -> None:
-    found = [complaint(words) for words in commands_in(TEXT[page], "./twofold")]
+    found = [complaint(words) for words in commands_in(TEXT[page], "twofold")]
     assert [said for said in found if said] == []
 
 
 def test_the_readme_is_short_and_has_commands_to_check() -> None:
     assert len(TEXT["README.md"].splitlines()) <= 150
-    named = {words[0] for words in commands_in(TEXT["README.md"], "./twofold") if words}
+    named = {words[0] for words in commands_in(TEXT["README.md"], "twofold") if words}
     assert {"status", "sql", "why", "down"} <= named
 
 
@@ -167,9 +167,9 @@ def test_what_counts_as_a_first_use(text: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["statu"], "./twofold has no command statu"),
-        (["new", "stream"], "./twofold new has no command stream"),
-        (["reconcile", "--prove"], "./twofold reconcile has no option --prove"),
+        (["statu"], "twofold has no command statu"),
+        (["new", "stream"], "twofold new has no command stream"),
+        (["reconcile", "--prove"], "twofold reconcile has no option --prove"),
         (["backfill", "TABLE", "--start", "2013-01-05"], None),
     ],
 )
@@ -197,9 +197,11 @@ def test_every_link_leads_somewhere(page: str) -> None:
 @pytest.mark.parametrize("page", TEXT)
 def test_every_file_that_a_page_names_is_there(page: str) -> None:
     named = set(re.findall(rf"\b((?:{ROOMS})/[\w/.-]+\.(?:py|md|sql|lock|svg))\b", TEXT[page]))
-    made = {words[2] for words in commands_in(TEXT[page], "./twofold") if words[:2] == ["new", "table"] and words[2:]}
+    commands = list(commands_in(TEXT[page], "twofold"))
+    made = {words[2] for words in commands if words[:2] == ["new", "table"] and words[2:]}
+    made |= {f"test_{name}" for name in made} | {"orders" for words in commands if words[:1] == ["init"]}
     made |= {Path(name).stem for name in re.findall(r"> (\S+)", TEXT[page])} | {"NAME", "test_NAME"}
-    captured = [words[2] for words in commands_in(TEXT[page], "./twofold") if words[:2] == ["new", "capture"]]
+    captured = [words[2] for words in commands if words[:2] == ["new", "capture"]]
     made |= {f"{name.split('.')[-1]}{of}" for name in captured for of in ("", "_changes")}
     places = (ROOT, ROOT / "demo", (ROOT / page).parent)
     missing = [name for name in sorted(named) if not any((place / name).exists() for place in places)]
@@ -252,7 +254,7 @@ def test_a_mistake_is_reported_as_the_page_shows(
 @pytest.mark.parametrize("page", sorted(set(TEXT) - {"docs/tutorial.md"}))  # which is executed
 def test_every_query_of_a_page_fits_the_tables(page: str) -> None:
     connection = _empty_lake()
-    commands = [words for words in commands_in(TEXT[page], "./twofold") if words[:1] == ["sql"]]
+    commands = [words for words in commands_in(TEXT[page], "twofold") if words[:1] == ["sql"]]
     queries = [word for words in commands for word in words[1:] if not word.startswith("--")]
     for query in queries:
         # A file that a page writes is read where the page is run.
@@ -282,6 +284,7 @@ def _empty_lake() -> duckdb.DuckDBPyConnection:
         connection.execute(f"CREATE TABLE {table.full_name} ({', '.join(f'{c} VARCHAR' for c in columns)})")
         connection.execute(f"CREATE VIEW {table.name} AS FROM {table.full_name}")
     connection.execute("CREATE TABLE mean_taxi_time (records BIGINT)")
+    connection.execute("CREATE SCHEMA cafe; CREATE TABLE cafe.sales_by_hour (shop VARCHAR)")  # of a new project
     return connection
 
 

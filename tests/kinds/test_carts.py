@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE = (ROOT / "docs" / "how-to" / "explain-a-row.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```sh\n(\./twofold as-of carts .*?)^```\n\n```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```sh\n(twofold as-of carts .*?)^```\n\n```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 DAY = datetime(2026, 3, 2, tzinfo=UTC)
 
 

@@ -60,7 +60,7 @@ class Bank:
         return rows
 
     def fault(self, name: str) -> str:
-        """What `./twofold status` reports of a capture."""
+        """What `twofold status` reports of a capture."""
         return debezium_connector.state(self.settings, self.captures[name]).fault
 
     def lost(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What `./twofold new` writes a test with finds nothing wrong with a table that is right, and a mistake."""
+"""What `twofold new` writes a test with finds nothing wrong with a table that is right, and a mistake."""
 
 from __future__ import annotations
 

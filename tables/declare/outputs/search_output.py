@@ -54,7 +54,7 @@ def to_search(
     when: Literal["changed", "closed"] = "changed",
     reveal: Sequence[str] = (),
 ) -> SearchOutput:
-    """Keeps an index of texts, which `./twofold search` reads: words in the stem of their language, best match first.
+    """Keeps an index of texts, which `twofold search` reads: words in the stem of their language, best match first.
 
     Args:
         text: the columns whose words are found, strings.

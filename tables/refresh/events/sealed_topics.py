@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration, BadSetting
 from twofold.infra.kafka.topic_admin import offsets
@@ -119,7 +120,7 @@ def _refuse(topic: Topic, columns: set[str]) -> None:
 def _other_way(topic: Topic) -> str:
     if topic.captures:
         return f"which captures {topic.captures} from a new snapshot on"
-    return "send it what the old one has (`./twofold send` encrypts)"
+    return f"send it what the old one has (`{COMMAND} send` encrypts)"
 
 
 def _still_encrypted(topic: Topic, known: set[str]) -> BadDeclaration:

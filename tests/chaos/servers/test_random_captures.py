@@ -178,7 +178,7 @@ class Bank:
         return found
 
     def fault(self) -> str:
-        """What is reported of the capture, as in `./twofold status`."""
+        """What is reported of the capture, as in `twofold status`."""
         return debezium_connector.state(self.settings, self.capture).fault or changes_fault(self.lake, "bank.accounts")
 
     def mark(self) -> None:

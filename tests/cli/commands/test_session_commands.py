@@ -1,4 +1,4 @@
-"""`./twofold spark`: a PySpark shell over the tables."""
+"""`twofold spark`: a PySpark shell over the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the stream DAG does about the health that `./twofold status` finds, and the events that it sends."""
+"""What the stream DAG does about the health that `twofold status` finds, and the events that it sends."""
 
 from __future__ import annotations
 

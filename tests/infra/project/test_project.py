@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,14 @@ from tests.infra.project.projects import in_project
 from twofold.infra.errors import BadSetting
 from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings, given_settings
+
+
+def test_texts_call_the_launcher_of_a_checkout_and_else_the_script(tmp_path: Path) -> None:
+    (tmp_path / "infra").mkdir()
+    module = shutil.copy(ROOT / "infra" / "__init__.py", tmp_path / "infra")
+    assert runpy.run_path(module)["COMMAND"] == "twofold"
+    (tmp_path / "twofold").touch()
+    assert runpy.run_path(module)["COMMAND"] == "./twofold"
 
 
 def test_the_nearest_folder_above_is_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

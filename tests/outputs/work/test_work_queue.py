@@ -53,7 +53,7 @@ def read(settings: Settings, topic: str, group: str, records: int) -> dict[int, 
 
 
 class Work:
-    """Runs `./twofold work` over a topic with a shell script; what the script notes of records is read here."""
+    """Runs `twofold work` over a topic with a shell script; what the script notes of records is read here."""
 
     def __init__(self, settings: Settings, topic: str, notes: Path) -> None:
         self.settings, self.notes = settings, notes

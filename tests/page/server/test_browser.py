@@ -34,7 +34,7 @@ pytestmark = pytest.mark.prove
 
 @pytest.fixture
 def address(settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The page, served as `./twofold page` serves it."""
+    """The page, served as `twofold page` serves it."""
     settings = replace(settings, airflow_password="sesame", page_port=free_port())
     saved(settings)
     kept(settings)

@@ -1,4 +1,4 @@
-"""`./twofold` whose commands are parsed, refused and reported as ever, and whose work is not done."""
+"""`twofold` whose commands are parsed, refused and reported as ever, and whose work is not done."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def content(connection: DuckDBPyConnection, rows: str) -> Content:
 
 
 def mails_of(settings: Settings, customer: str) -> list[str]:
-    """The mail addresses of a customer, as `./twofold export` has them: in the clear, unless they are forgotten."""
+    """The mail addresses of a customer, as `twofold export` has them: in the clear, unless they are forgotten."""
     with closing(KeyStore(settings)) as store:
         held = export(Lake(settings), load(), store, Person("customer", customer))
     return sorted({str(row["mail"]) for row in held[CUSTOMERS]})
