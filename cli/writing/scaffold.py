@@ -192,7 +192,7 @@ def topic(
 @app.command()
 def table(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and _.")],
-    domain: Annotated[str, typer.Option(help="The folder under tables/.")] = "flights",
+    domain: Annotated[str, typer.Option(help="The folder under tables/.")],
     reads: Annotated[
         str | None, typer.Option("--input", help="The topic or table that it reads. Default: the domain's first topic.")
     ] = None,

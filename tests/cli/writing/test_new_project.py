@@ -37,6 +37,32 @@ def run(folder: Path, *command: str) -> str:
     return ran.stdout
 
 
+LOUD = '''
+"""Orders, with the names of their shops in capitals."""
+
+from twofold import DataFrame, F, table
+
+
+def loud(name: str) -> str:
+    return name.upper()
+
+
+@table(primary_key=["order_id"], recompute_by=["order_id"])
+def loud_orders(orders: DataFrame) -> DataFrame:
+    """One row per order.
+
+    order_id: of the till
+    shop: in capitals
+    """
+    return orders.select("order_id", F.udf(loud, "string")("shop").alias("shop"))
+'''
+LOUD_TEST = """
+def test_capitals(assert_rows, assert_parity):
+    assert_rows("loud_orders", orders=[{"order_id": "1", "shop": "s"}], gives=[{"order_id": "1", "shop": "S"}])
+    assert_parity("loud_orders")
+"""
+
+
 def shell(folder: Path, command: str) -> str:
     """As a runner of the workflow does, with a lake of the project."""
     own = {"TWOFOLD_LAKE": str(folder / "lake"), "TWOFOLD_SPARK": "local"}
@@ -89,12 +115,13 @@ def test_what_checks_a_new_project_is_a_workflow(tmp_path: Path) -> None:
 @pytest.mark.prove
 @pytest.mark.platform
 def test_a_new_project_passes_what_its_workflow_runs(tmp_path: Path) -> None:
-    """But for the installation, and the comment: on a lake in which there is nothing yet."""
+    """But for the installation and the comment, on an empty lake, with a function that Spark's workers import, too."""
     folder = made(tmp_path)
+    written(folder, {"tables/cafe/loud_orders.py": LOUD, "tests/test_loud_orders.py": LOUD_TEST})
     jobs = yaml.safe_load((folder / WORKFLOW).read_text())["jobs"]
     commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     shown = [shell(folder, command) for command in commands if command.startswith(("twofold ", "pytest"))]
-    assert ["1 table without a mistake" in shown[0], "3 passed" in shown[1], len(shown)] == [True, True, 3]
+    assert ["2 tables without a mistake" in shown[0], "4 passed" in shown[1], len(shown)] == [True, True, 3]
     plan = (folder / "plan.md").read_text()
     assert "cafe.orders: a new topic" in plan
     assert "cafe.sales_by_hour: new" in plan
