@@ -17,6 +17,7 @@ from twofold.cli.outputs_start import copy_programs, ensure_copies, keeps_copies
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.project.chosen_domains import declarations_digest, driver_name
+from twofold.infra.project.home_format import keep_format, version
 from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def start_platform(
 
 @contextmanager
 def _starting(settings: Settings, domains: Sequence[str]) -> Iterator[Registry]:
-    """Locks the choice of domains, stores it, and yields their declarations; prints which ones are left out."""
+    """Locks the choice of domains, stores it, and yields their declarations; prints what is left out or restarted."""
     from twofold.infra.delta.lake import Lake
     from twofold.infra.project.chosen_domains import choose_domains
     from twofold.tables.declare.registry import load, running
@@ -111,7 +112,21 @@ def _starting(settings: Settings, domains: Sequence[str]) -> Iterator[Registry]:
             print_fault(fault, "It is left out; all else runs.")
         for sentence in live_unproved(lake, registry).values():
             out.print(f"[yellow]![/] {escape(sentence)}", soft_wrap=True)
+        keep_format(settings.home)
+        _print_upgrade(settings)
         yield registry
+
+
+def _print_upgrade(settings: Settings) -> None:
+    """Prints which running processes get the code of another version, and what that may ask for."""
+    from twofold.infra.process import supervisor, supervisord
+
+    if not (earlier := supervisord.earlier_versions(settings)):
+        return
+    running = [process.name for process in supervisor.state(settings) if process.pid and process.name in earlier]
+    restarts = f": restarts {', '.join(running)}" if running else ""
+    out.print(f"Twofold {max(earlier.values())} -> {version()}{escape(restarts)}.", soft_wrap=True)
+    out.print("[dim]A table whose code this version reads in another way is named below, and asks for a plan.[/]")
 
 
 def _print_failed(settings: Settings, registry: Registry, domain: str) -> None:
@@ -263,9 +278,14 @@ def _wait_spark(settings: Settings, before: Collection[int]) -> None:
 
 
 def _airflow(settings: Settings) -> list[Program]:
-    from twofold.infra.airflow.airflow_processes import prepare, programs
+    from twofold.infra.airflow.airflow_processes import is_migrated, prepare, programs
+    from twofold.infra.process import supervisor
 
     with step("Airflow's database"):
+        if not is_migrated(settings):  # those that run are of another version
+            for process in supervisor.state(settings):
+                if process.name.startswith("airflow-"):
+                    supervisor.stop_program(settings, process.name)
         prepare(settings)
         return programs(settings)
 

@@ -84,7 +84,7 @@ def settings(as_json: Json = False) -> None:
     from twofold.infra.project.project import project
     from twofold.infra.project.settings import given_settings
 
-    given, shown = given_settings(os.environ), Settings.from_environment().shown()
+    given, shown = given_settings(os.environ), Settings.from_environment(of_any_home=True).shown()
     origins = {name: given[name].origin if name in given else "default" for name in shown}
     if as_json:
         print_json({name: {"value": shown[name], "from": origins[name]} for name in shown})

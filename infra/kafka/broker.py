@@ -55,7 +55,7 @@ def program(settings: Settings) -> Program:
         *_kafka(settings, "kafka.Kafka"),
         str(_properties(settings)),
     ]
-    return Program(name=NAME, command=command, stage=0, start_s=2, stop_wait_s=30)
+    return Program(name=NAME, command=command, runs_our_code=False, stage=0, start_s=2, stop_wait_s=30)
 
 
 def prepare(settings: Settings) -> None:

@@ -10,6 +10,7 @@ from typing import Literal, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from twofold.infra.errors import BadSetting
+from twofold.infra.project.home_format import require_known_format
 from twofold.infra.project.project import VARIABLE, project
 
 Engine = Literal["auto", "spark", "delta-rs"]
@@ -242,15 +243,20 @@ class Settings:
         return project().cache / "jars"
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+    def from_environment(cls, environment: Mapping[str, str] | None = None, *, of_any_home: bool = False) -> Settings:
         """Reads the settings: the variables `TWOFOLD_*`, else the project's file, else the defaults.
+
+        Args:
+            of_any_home: they are only shown, so that a newer platform may have made the home.
 
         Raises:
             BadSetting: a value of the wrong type, a setting that there is not, a secret in the file, a folder that
-                cannot hold tables, or no project.
+                cannot hold tables, a home of a newer platform, or no project.
         """
         given = given_settings(os.environ if environment is None else environment)
         settings = cls(**{name: one.value for name, one in given.items()})  # type: ignore[arg-type]
+        if not of_any_home:
+            require_known_format(settings.home)
         _require_place("HOME", str(settings.home))
         _require_place("LAKE", settings.lake)
         _require_users(settings.airflow_users)
