@@ -92,7 +92,7 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 17_300,
+    "infra": 17_400,
     "quality": 1_550,
     "tables": 15_250,
     "streaming": 3_500,

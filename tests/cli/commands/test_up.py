@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,13 +14,14 @@ from tests.cli.conftest import Cli
 from tests.plant import plant
 from tests.tables.declared import written
 from twofold.cli.commands.platform_commands import print_addresses
-from twofold.cli.platform_start import _ensure_topics, _failed, _print_upgrade, _wait_spark
+from twofold.cli.platform_start import _ensure_topics, _failed, _print_moved, _print_upgrade, _wait_spark
 from twofold.infra.airflow.airflow_processes import passwords
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.postgres.database_connection import password
 from twofold.infra.process import supervisord
+from twofold.infra.process.server_ports import own_ports, server_ports
 from twofold.infra.process.supervisor import ProcessState
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project.chosen_domains import choose_domains
@@ -134,6 +136,25 @@ def test_a_spark_server_that_ran_before_is_not_warmed_again(
     monkeypatch.setattr("twofold.infra.spark.spark_client.wait_warm", lambda _, *, is_new: asked.append(is_new))
     _wait_spark(Settings(home=tmp_path), before)
     assert asked == [is_new]
+
+
+def test_up_says_which_ports_it_chose_and_settings_where_they_are_from(
+    cli: Cli, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(home=home)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        usual = replace(settings, spark_port=taken.getsockname()[1])
+        ports = [port for port in server_ports(usual) if port.program == "spark"]
+        with own_ports(usual, ports) as own:
+            _print_moved(usual, own)
+            _print_moved(own, own)
+    assert capsys.readouterr().out.startswith(
+        f"✓ The usual ports are taken, so these are used: spark_port {own.spark_port} "
+    )
+    said = cli("settings", "--json").document
+    assert said["spark_port"] == {"value": str(own.spark_port), "from": str(home / "ports.json")}
+    assert said["kafka_port"]["from"] == "TWOFOLD_KAFKA_PORT"
+    assert said["connect_port"]["from"] == "default"
 
 
 def test_up_says_what_another_version_restarts(
