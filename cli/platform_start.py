@@ -17,9 +17,11 @@ from twofold.cli.outputs_start import copy_programs, ensure_copies, keeps_copies
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.project.chosen_domains import declarations_digest, driver_name
-from twofold.infra.project.settings import Settings
+from twofold.infra.project.home_format import keep_format, version
+from twofold.infra.project.settings import Settings, ports_file
 
 if TYPE_CHECKING:
+    from twofold.infra.process.server_ports import ServerPort
     from twofold.infra.process.supervisord import Program
     from twofold.streaming.query.progress import Progress
     from twofold.tables.declare.registry import Registry
@@ -36,9 +38,9 @@ def start_platform(
     streams: bool = True,
     spark: bool = True,
     prepare_database: Callable[[Settings], None] | None = None,
-    meanwhile: Callable[[Registry], None] | None = None,
-) -> Registry:
-    """Starts the platform, and waits until it is ready; returns the running declarations.
+    meanwhile: Callable[[Settings, Registry], None] | None = None,
+) -> tuple[Settings, Registry]:
+    """Starts the platform, and waits until it is ready; returns settings with its ports, and what it runs.
 
     Args:
         domains: the domains to run from now on; none: the previous choice, all at first.
@@ -53,9 +55,9 @@ def start_platform(
     """
     from twofold.infra.process import supervisor
 
-    with _starting(settings, domains) as registry, ThreadPoolExecutor(max_workers=1) as executor:
-        spark = spark and settings.supervises_spark
-        _require_machine(settings, registry, airflow=airflow, spark=spark)
+    spark = spark and settings.supervises_spark
+    with _starting(settings, domains, airflow=airflow, spark=spark) as started, ThreadPoolExecutor(1) as executor:
+        settings, registry = started
         programs = _servers(settings, registry, spark=spark)
         warm, before = None, {process.pid for process in supervisor.state(settings) if process.pid}
         if fresh := not supervisor.is_running(settings):
@@ -80,20 +82,26 @@ def start_platform(
         for domain in registry.domains if streams else ():
             _wait_stream(settings, registry, domain)
         if meanwhile:
-            meanwhile(registry)
+            meanwhile(settings, registry)
         if spark:
             with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
                 (warm or executor.submit(_wait_spark, settings, before)).result()
         if airflow:
             _wait_airflow(settings)
         _write_views(settings, registry)
-    return registry
+    return settings, registry
 
 
 @contextmanager
-def _starting(settings: Settings, domains: Sequence[str]) -> Iterator[Registry]:
-    """Locks the choice of domains, stores it, and yields their declarations; prints which ones are left out."""
+def _starting(
+    settings: Settings, domains: Sequence[str], *, airflow: bool, spark: bool
+) -> Iterator[tuple[Settings, Registry]]:
+    """Locks the choice of domains and ports, stores it, and yields it once the machine has what they need.
+
+    It prints what is left out, moved or restarted.
+    """
     from twofold.infra.delta.lake import Lake
+    from twofold.infra.process.server_ports import own_ports
     from twofold.infra.project.chosen_domains import choose_domains
     from twofold.tables.declare.registry import load, running
     from twofold.tables.refresh.acceptance import live_unproved, refused
@@ -111,7 +119,42 @@ def _starting(settings: Settings, domains: Sequence[str]) -> Iterator[Registry]:
             print_fault(fault, "It is left out; all else runs.")
         for sentence in live_unproved(lake, registry).values():
             out.print(f"[yellow]![/] {escape(sentence)}", soft_wrap=True)
-        yield registry
+        with own_ports(settings, _ports(settings, registry, airflow=airflow, spark=spark)) as own:
+            _print_moved(settings, own)
+            _require_machine(own, registry, airflow=airflow, spark=spark)
+            keep_format(own.home)
+            _print_upgrade(own)
+            yield own, registry
+
+
+def _ports(settings: Settings, registry: Registry, *, airflow: bool, spark: bool) -> list[ServerPort]:
+    from twofold.infra.process.server_ports import server_ports
+    from twofold.tables.declare.sources.webhook_topic import webhook_topics
+
+    captures, webhooks, copies = captures_tables(registry), bool(webhook_topics(registry)), keeps_copies(registry)
+    return server_ports(settings, airflow=airflow, spark=spark, captures=captures, webhooks=webhooks, copies=copies)
+
+
+def _print_moved(before: Settings, own: Settings) -> None:
+    """Prints the ports that were chosen now, since the usual ones are taken."""
+    values = own.shown()
+    moved = [f"{name} {values[name]}" for name, usual in before.shown().items() if values[name] != usual]
+    if moved:
+        said = f"The usual ports are taken, so these are used: {', '.join(moved)}"
+        out.print(f"[green]✓[/] {said} [dim]{escape(f'kept in {ports_file(own.home)}')}[/]", soft_wrap=True)
+
+
+def _print_upgrade(settings: Settings) -> None:
+    """Prints which running processes get the code of another version, and what that may ask for."""
+    from twofold.infra.process import supervisor, supervisord
+
+    if not (earlier := supervisord.earlier_versions(settings)):
+        return
+    running = [process.name for process in supervisor.state(settings) if process.pid and process.name in earlier]
+    restarts = f": restarts {', '.join(running)}" if running else ""
+    out.print(f"Twofold {max(earlier.values())} -> {version()}{escape(restarts)}.", soft_wrap=True)
+    named = "A table whose code this version reads in another way is named below, and asks for a plan."
+    out.print(f"[dim]{named}[/]", soft_wrap=True)
 
 
 def _print_failed(settings: Settings, registry: Registry, domain: str) -> None:
@@ -142,8 +185,7 @@ def restart_streams(settings: Settings, domains: Sequence[str], *, quietly: bool
 def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, spark: bool) -> None:
     """Refuses ports held by processes that are not ours, webhooks' secrets that others can read, and missing jars."""
     from twofold.infra.process import supervisor
-    from twofold.infra.process.ports import require_free
-    from twofold.infra.process.server_ports import server_ports
+    from twofold.infra.process.server_ports import require_free_ports
     from twofold.infra.project import jars
     from twofold.infra.webhooks.webhook_secrets import add_missing
     from twofold.tables.declare.sources.webhook_topic import webhook_topics
@@ -152,17 +194,13 @@ def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, s
         # Processes left by a crash would hold our ports.
         supervisor.stop(settings)
     ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
-    captures, webhooks, copies = captures_tables(registry), webhook_topics(registry), keeps_copies(registry)
-    ports = server_ports(
-        settings, airflow=airflow, spark=spark, captures=captures, webhooks=bool(webhooks), copies=copies
-    )
-    for port in ports:
-        if port.program not in ours:
-            require_free(port.number, port.setting, port.server)
+    ports = _ports(settings, registry, airflow=airflow, spark=spark)
+    require_free_ports(settings, [port for port in ports if port.program not in ours])
+    webhooks = webhook_topics(registry)
     if webhooks:
         add_missing(settings, [topic.full_name for topic in webhooks])
     with step("Java and its jars"):
-        jars.ensure(settings, jars.needed(settings, captures=captures))
+        jars.ensure(settings, jars.needed(settings, captures=captures_tables(registry)))
 
 
 def _servers(settings: Settings, registry: Registry, *, spark: bool) -> list[Program]:
@@ -263,9 +301,14 @@ def _wait_spark(settings: Settings, before: Collection[int]) -> None:
 
 
 def _airflow(settings: Settings) -> list[Program]:
-    from twofold.infra.airflow.airflow_processes import prepare, programs
+    from twofold.infra.airflow.airflow_processes import is_migrated, prepare, programs
+    from twofold.infra.process import supervisor
 
     with step("Airflow's database"):
+        if not is_migrated(settings):  # those that run are of another version
+            for process in supervisor.state(settings):
+                if process.name.startswith("airflow-"):
+                    supervisor.stop_program(settings, process.name)
         prepare(settings)
         return programs(settings)
 

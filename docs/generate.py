@@ -222,8 +222,9 @@ def settings() -> str:
     return (
         f"# Settings\n\n{GENERATED}A setting is a variable of the environment, else a line of the project's file: "
         "`TWOFOLD_KAFKA_PORT=9092`, or `kafka_port = 9092` below `[settings]` in `twofold.toml`, below "
-        "`[tool.twofold.settings]` in `pyproject.toml`. Each command reads them once; `twofold settings` shows where "
-        f"each value comes from. A variable with the prefix `{PREFIX}` that is not here is refused, as is such a line. "
+        "`[tool.twofold.settings]` in `pyproject.toml`; a port that neither has is kept by the home in `ports.json`. "
+        "Each command reads them once; `twofold settings` shows where each value comes from. "
+        f"A variable with the prefix `{PREFIX}` that is not here is refused, as is such a line. "
         "In the file, places that are not absolute are below its folder. Change a setting of a running platform with "
         "`twofold down` and `twofold up`.\n\nThe project is the nearest folder, from the working folder upwards, "
         f"that has such a file, or `{VARIABLE}`. JVM jars are in `~/.cache/twofold`, or where the file says: "

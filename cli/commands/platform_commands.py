@@ -51,8 +51,9 @@ def up(
     """
     from twofold.cli.platform_start import start_platform
 
-    settings = Settings.from_environment()
-    registry = start_platform(settings, domains or (), airflow=airflow, streams=streams, spark=spark)
+    settings, registry = start_platform(
+        Settings.from_environment(), domains or (), airflow=airflow, streams=streams, spark=spark
+    )
     out.print()
     print_addresses(settings, registry, airflow=airflow, with_passwords=show_passwords)
     _print_not_run(registry)
@@ -81,11 +82,11 @@ def setup() -> None:
 
 
 def settings(as_json: Json = False) -> None:
-    """Show each setting, and where its value comes from: the environment, the project's file, or its default."""
+    """Show each setting, and where its value comes from: the environment, the project's file, the home, its default."""
     from twofold.infra.project.project import project
     from twofold.infra.project.settings import given_settings
 
-    given, shown = given_settings(os.environ), Settings.from_environment().shown()
+    given, shown = given_settings(os.environ), Settings.from_environment(of_any_home=True).shown()
     origins = {name: given[name].origin if name in given else "default" for name in shown}
     if as_json:
         print_json({name: {"value": shown[name], "from": origins[name]} for name in shown})
@@ -170,11 +171,13 @@ def page() -> None:
 
     It only reads, and asks for a user of Airflow and the password.
     """
-    from twofold.page.server.standalone import address, serve
+    from twofold.infra.process.server_ports import own_ports
+    from twofold.page.server.standalone import address, page_port, serve
 
     settings = Settings.from_environment()
-    out.print(f"{address(settings)}  [dim]{'; '.join(map(escape, _users(settings, False)))}; stop it with Ctrl-C[/]")
-    serve(settings)
+    with own_ports(settings, [page_port(settings)]) as own:
+        out.print(f"{address(own)}  [dim]{'; '.join(map(escape, _users(own, False)))}; stop it with Ctrl-C[/]")
+        serve(own)
 
 
 def print_addresses(

@@ -103,14 +103,14 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
     out.rule("[bold]1[/] Start the platform", align="left")
     database = DATABASES.get(domain)
 
-    def send(registry: Registry) -> None:
+    def send(settings: Settings, registry: Registry) -> None:
         out.rule(f"[bold]2[/] Replay {source_of(domain).WHAT} through Kafka", align="left")
         _send_webhooks(settings, domain, start)
         replayed = MISSIONS[domain].topic if domain in MISSIONS and "replay" in steps else None
         _stream(settings, registry, domain, start, end, seconds, replayed)
 
     prepare = database.create_tables if database else None
-    registry = start_platform(settings, [domain], prepare_database=prepare, meanwhile=send)
+    settings, registry = start_platform(settings, [domain], prepare_database=prepare, meanwhile=send)
     out.rule("[bold]3[/] Let Airflow correct, recompute and check", align="left")
     unexplained = _correct(settings, domain)
     if domain in MISSIONS and steps:

@@ -36,20 +36,22 @@ DATABASE_WAIT_S = 30
 """How long a process waits for a database in use."""
 
 
+def is_migrated(settings: Settings) -> bool:
+    """Whether Airflow's database has the form that the installed version works with."""
+    migrated = _migrated(settings)
+    return migrated.exists() and migrated.read_text() == _version() and _database(settings).exists()
+
+
 def prepare(settings: Settings) -> None:
     """Creates Airflow's secrets and database. Safe to repeat; returns at once if the database has this version.
 
     Raises:
         ProcessFailed: the database cannot be created; the message holds Airflow's output.
     """
-    import importlib.metadata
-
-    version = importlib.metadata.version("apache-airflow")
     directory(settings).mkdir(parents=True, exist_ok=True)
     _passwords(settings).write_text(json.dumps(passwords(settings)))
     _passwords(settings).chmod(0o600)
-    migrated = directory(settings) / "migrated"
-    if migrated.exists() and migrated.read_text() == version and _database(settings).exists():
+    if is_migrated(settings):
         return
     command = [sys.executable, "-m", "airflow", "db", "migrate"]
     ran = subprocess.run(
@@ -63,7 +65,7 @@ def prepare(settings: Settings) -> None:
     )
     if ran.returncode != 0:
         raise ProcessFailed(f"Airflow cannot make its database: {(ran.stdout + ran.stderr).strip()[-1000:]}")
-    migrated.write_text(version)
+    _migrated(settings).write_text(_version())
 
 
 def programs(settings: Settings, *, dags: Path = DAGS) -> list[Program]:
@@ -184,6 +186,16 @@ def _fernet_key() -> str:
     import base64
 
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
+def _version() -> str:
+    import importlib.metadata
+
+    return importlib.metadata.version("apache-airflow")
+
+
+def _migrated(settings: Settings) -> Path:
+    return directory(settings) / "migrated"
 
 
 def _database(settings: Settings) -> Path:

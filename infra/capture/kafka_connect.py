@@ -48,7 +48,7 @@ def program(settings: Settings) -> Program:
         "org.apache.kafka.connect.cli.ConnectDistributed",
         str(_properties(settings)),
     ]
-    return Program(name=NAME, command=command, stage=1, start_s=3, stop_wait_s=20)
+    return Program(name=NAME, command=command, runs_our_code=False, stage=1, start_s=3, stop_wait_s=20)
 
 
 def prepare(settings: Settings) -> None:

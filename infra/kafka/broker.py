@@ -12,11 +12,11 @@ from pathlib import Path
 from twofold.infra.errors import BrokerUnreachable, ProcessFailed
 from twofold.infra.java import java, late_c2
 from twofold.infra.kafka.topic_admin import reach
-from twofold.infra.process.ports import HOST
+from twofold.infra.process.ports import HOST, require_free
 from twofold.infra.process.readiness import until_answered
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project import jars
-from twofold.infra.project.settings import Settings
+from twofold.infra.project.settings import PREFIX, Settings
 
 NAME = "broker"
 HEAP = "400m"
@@ -55,7 +55,7 @@ def program(settings: Settings) -> Program:
         *_kafka(settings, "kafka.Kafka"),
         str(_properties(settings)),
     ]
-    return Program(name=NAME, command=command, stage=0, start_s=2, stop_wait_s=30)
+    return Program(name=NAME, command=command, runs_our_code=False, stage=0, start_s=2, stop_wait_s=30)
 
 
 def prepare(settings: Settings) -> None:
@@ -80,11 +80,13 @@ def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
 
     Raises:
         BrokerUnreachable: it did not within `timeout_s`.
+        PortTaken: the broker of another home answers.
     """
 
     def connect() -> None:
-        with reach(settings, timeout_s=2):
-            pass
+        with reach(settings, timeout_s=2) as client:
+            if settings.supervises_broker and client.describe_cluster()["cluster_id"] != _own_cluster(settings):
+                require_free(settings.kafka_port, f"{PREFIX}KAFKA_PORT", "the Kafka broker")
 
     until_answered(connect, BrokerUnreachable, timeout_s)
 
@@ -176,6 +178,12 @@ def _kafka(settings: Settings, main_class: str) -> list[str]:
 def _cluster_id() -> str:
     """Generates a random UUID in Kafka's format; it must not look like a command-line option."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
+
+
+def _own_cluster(settings: Settings) -> str:
+    """Returns the id with which the log directory was formatted."""
+    lines = (log_directory(settings) / "meta.properties").read_text().splitlines()
+    return next(line.partition("=")[2] for line in lines if line.startswith("cluster.id="))
 
 
 def _properties(settings: Settings) -> Path:

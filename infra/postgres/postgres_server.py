@@ -56,6 +56,7 @@ def program(settings: Settings) -> Program:
     return Program(
         name=NAME,
         command=_as_user(command),
+        runs_our_code=False,
         stage=0,
         start_s=1,
         stop_wait_s=30,

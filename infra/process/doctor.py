@@ -16,7 +16,7 @@ from twofold.infra.errors import TwofoldError
 from twofold.infra.java import NEWEST, OLDEST, java, java_version
 from twofold.infra.process import supervisor, supervisord
 from twofold.infra.process.ports import holder, is_free
-from twofold.infra.process.server_ports import ServerPort, server_ports
+from twofold.infra.process.server_ports import ServerPort, open_ports, server_ports
 from twofold.infra.project import jars
 from twofold.infra.project.settings import Settings
 
@@ -120,16 +120,18 @@ def _home(settings: Settings) -> Finding:
 
 def _ports(settings: Settings, ports: Sequence[ServerPort]) -> Iterator[Finding]:
     ours = {process.pid for process in supervisor.state(settings)} - {None}
-    for port, setting, *_ in ports:
-        free = is_free(port)
-        held_by = None if free else holder(port)
+    chosen_later = open_ports(settings, ports)
+    for port in ports:
+        free = is_free(port.number)
+        held_by = None if free else holder(port.number)
         mine = held_by is not None and _is_or_descends_from(held_by.pid, ours)
+        taken = f"taken by {held_by or 'another process'}{'; `up` chooses another' if port in chosen_later else ''}"
         yield Finding(
-            name=f"Port {port}",
-            ok=free or mine,
-            found="free" if free else "this platform listens" if mine else f"taken by {held_by or 'another process'}",
+            name=f"Port {port.number}",
+            ok=free or mine or port in chosen_later,
+            found="free" if free else "this platform listens" if mine else taken,
             expected="free, or ours",
-            hint=f"Stop that process, or choose another port: {setting}=<port>.",
+            hint=f"Stop that process, or choose another port: {port.setting}=<port>.",
         )
 
 

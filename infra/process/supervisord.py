@@ -22,12 +22,15 @@ from typing import Any, Literal, cast
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.process_reaper import ReaperCommand
+from twofold.infra.project.home_format import version
 from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings
 
 LONGEST_SOCKET_PATH = 100  # the kernel's limit is 108 on Linux and 104 on macOS, with what supervisord appends
 FOREVER = 1_000_000_000
 LOG_BYTES, LOG_BACKUPS = 10_000_000, 3
+_VERSION = "PROGRAM_VERSION"
+"""The environment variable by which the definition of a program changes with the version of the platform."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +40,7 @@ class Program:
     Args:
         name: lower-case letters, digits and dashes; its log is `<logs>/<name>.log`.
         environment: set on top of what the caller of `start` has.
+        runs_our_code: it loads modules of the platform, so that `up` of another version restarts it.
         stage: programs of a lower stage start earlier and stop later.
         start_s: it counts as running once it lived this long.
         stop_wait_s: after `stop_signal` it has this long to end by itself.
@@ -46,6 +50,7 @@ class Program:
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     autostart: bool = True
+    runs_our_code: bool = True
     stage: int = 0
     start_s: int = 1
     stop_wait_s: int = 10
@@ -73,7 +78,7 @@ def write_configuration(settings: Settings, programs: Sequence[Program], *, keep
     ]
     write_atomically(configuration_file(settings), "\n".join(lines))
     for file in (directory(settings) / "commands").glob("*.json"):
-        if file not in saved.values() and not keeps_others:
+        if file not in saved.values() and (not keeps_others or file.stem.rpartition("-")[0] in saved):
             file.unlink()
 
 
@@ -97,6 +102,12 @@ def reaper_commands(settings: Settings) -> Iterator[ReaperCommand]:
     for path in (directory(settings) / "commands").glob("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError):
             yield ReaperCommand.load(path)
+
+
+def earlier_versions(settings: Settings) -> dict[str, str]:
+    """Maps the programs whose last definition is of another version of Twofold, for its code, to that version."""
+    found = {command.tag.partition("#")[2]: command.environment.get(_VERSION) for command in reaper_commands(settings)}
+    return {name: ran for name, ran in found.items() if ran not in (None, version())}
 
 
 @contextmanager
@@ -199,7 +210,7 @@ def _save_command(settings: Settings, program: Program) -> Path:
     command = ReaperCommand(
         argv=list(program.command),
         tag=f"{process_tag(settings)}#{program.name}",
-        environment=dict(program.environment),
+        environment={**program.environment, **({_VERSION: version()} if program.runs_our_code else {})},
         directory=str(program.directory),
         pid_file=str(pid_file(settings, program.name)),
         stop_signal=program.stop_signal,

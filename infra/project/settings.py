@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -10,6 +11,7 @@ from typing import Literal, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from twofold.infra.errors import BadSetting
+from twofold.infra.project.home_format import require_known_format
 from twofold.infra.project.project import VARIABLE, project
 
 Engine = Literal["auto", "spark", "delta-rs"]
@@ -242,15 +244,20 @@ class Settings:
         return project().cache / "jars"
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """Reads the settings: the variables `TWOFOLD_*`, else the project's file, else the defaults.
+    def from_environment(cls, environment: Mapping[str, str] | None = None, *, of_any_home: bool = False) -> Settings:
+        """Reads the settings: the variables `TWOFOLD_*`, the project's file, ports that the home keeps, the defaults.
+
+        Args:
+            of_any_home: they are only shown, so that a newer platform may have made the home.
 
         Raises:
             BadSetting: a value of the wrong type, a setting that there is not, a secret in the file, a folder that
-                cannot hold tables, or no project.
+                cannot hold tables, a home of a newer platform, or no project.
         """
         given = given_settings(os.environ if environment is None else environment)
         settings = cls(**{name: one.value for name, one in given.items()})  # type: ignore[arg-type]
+        if not of_any_home:
+            require_known_format(settings.home)
         _require_place("HOME", str(settings.home))
         _require_place("LAKE", settings.lake)
         _require_users(settings.airflow_users)
@@ -282,6 +289,43 @@ class Given:
 
 
 def given_settings(environment: Mapping[str, str]) -> dict[str, Given]:
+    """Returns the settings that the environment, the project's file or the home has, by name.
+
+    Raises:
+        BadSetting: a value of the wrong type, a setting that there is not, or a secret in the file.
+    """
+    named = named_settings(environment)
+    home = named["home"].value if "home" in named else Settings().home
+    return {**kept_ports(Path(str(home))), **named}
+
+
+def ports_file(home: Path) -> Path:
+    """Returns the file with the ports that were chosen for the servers of a home."""
+    return home / "ports.json"
+
+
+def kept_ports(home: Path) -> dict[str, Given]:
+    """Returns the ports that were chosen for the servers of a home, by the names of their settings.
+
+    Raises:
+        BadSetting: the file has anything else.
+    """
+    file = ports_file(home)
+    try:
+        ports = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        known = [f.name for f in fields(Settings) if f.name.endswith("_port")]
+        return {
+            name: Given(value=_parse(name, str(ports[name]), "int", f"{file}: {name}"), origin=str(file))
+            for name in known
+            if name in ports
+        }
+    except (ValueError, TypeError) as error:
+        raise BadSetting(
+            f"{file}: {error}.", hint="Delete it while the platform is down: `up` chooses again."
+        ) from None
+
+
+def named_settings(environment: Mapping[str, str]) -> dict[str, Given]:
     """Returns the settings that the environment or the project's file has, by name.
 
     Raises:

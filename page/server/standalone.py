@@ -10,7 +10,8 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPBasic, HTTPBasicCredentials
 
 from twofold.infra.airflow.airflow_processes import passwords
-from twofold.infra.process.ports import HOST, require_free
+from twofold.infra.process.ports import HOST
+from twofold.infra.process.server_ports import ServerPort, require_free_ports
 from twofold.infra.project.settings import PREFIX, Settings
 from twofold.page.server.app import application
 
@@ -26,7 +27,7 @@ def serve(settings: Settings) -> None:
     """
     import uvicorn
 
-    require_free(settings.page_port, f"{PREFIX}PAGE_PORT", "the page")
+    require_free_ports(settings, [page_port(settings)])
     uvicorn.run(
         application(settings, signed_in(settings)),
         host=HOST,
@@ -36,6 +37,11 @@ def serve(settings: Settings) -> None:
         server_header=False,
         proxy_headers=False,
     )
+
+
+def page_port(settings: Settings) -> ServerPort:
+    """Returns the port that `serve` listens on."""
+    return ServerPort(settings.page_port, f"{PREFIX}PAGE_PORT", "the page", "page")
 
 
 def address(settings: Settings) -> str:

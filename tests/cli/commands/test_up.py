@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,14 +14,18 @@ from tests.cli.conftest import Cli
 from tests.plant import plant
 from tests.tables.declared import written
 from twofold.cli.commands.platform_commands import print_addresses
-from twofold.cli.platform_start import _ensure_topics, _failed, _wait_spark
+from twofold.cli.platform_start import _ensure_topics, _failed, _print_moved, _print_upgrade, _wait_spark
 from twofold.infra.airflow.airflow_processes import passwords
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.postgres.database_connection import password
+from twofold.infra.process import supervisord
+from twofold.infra.process.server_ports import own_ports, server_ports
 from twofold.infra.process.supervisor import ProcessState
+from twofold.infra.process.supervisord import Program
 from twofold.infra.project.chosen_domains import choose_domains
+from twofold.infra.project.home_format import version
 from twofold.infra.project.settings import Settings
 from twofold.status.observer import Observer
 from twofold.status.parts.captures import capture_findings
@@ -131,6 +136,48 @@ def test_a_spark_server_that_ran_before_is_not_warmed_again(
     monkeypatch.setattr("twofold.infra.spark.spark_client.wait_warm", lambda _, *, is_new: asked.append(is_new))
     _wait_spark(Settings(home=tmp_path), before)
     assert asked == [is_new]
+
+
+def test_up_says_which_ports_it_chose_and_settings_where_they_are_from(
+    cli: Cli, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(home=home)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        usual = replace(settings, spark_port=taken.getsockname()[1])
+        ports = [port for port in server_ports(usual) if port.program == "spark"]
+        with own_ports(usual, ports) as own:
+            _print_moved(usual, own)
+            _print_moved(own, own)
+    assert capsys.readouterr().out.startswith(
+        f"✓ The usual ports are taken, so these are used: spark_port {own.spark_port} "
+    )
+    said = cli("settings", "--json").document
+    assert said["spark_port"] == {"value": str(own.spark_port), "from": str(home / "ports.json")}
+    assert said["kafka_port"]["from"] == "TWOFOLD_KAFKA_PORT"
+    assert said["connect_port"]["from"] == "default"
+
+
+def test_up_says_what_another_version_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(home=tmp_path / "home")
+    driver = ProcessState(name="stream-plant", state="RUNNING", pid=7, uptime_s=60.0, starts=1, detail="")
+    processes = [replace(driver, name="broker"), driver, replace(driver, name="spark", pid=None)]
+    programs = [Program(name="broker", command=["true"], runs_our_code=False)]
+    programs += [Program(name=name, command=["true"]) for name in ("stream-plant", "spark")]
+    monkeypatch.setattr("twofold.infra.process.supervisor.state", lambda _: processes)
+    monkeypatch.setattr("twofold.infra.process.supervisord.version", lambda: "0.1.9")
+    supervisord.write_configuration(settings, programs)
+    _print_upgrade(settings)
+    assert capsys.readouterr().out == ""
+
+    monkeypatch.undo()
+    monkeypatch.setattr("twofold.infra.process.supervisor.state", lambda _: processes)
+    _print_upgrade(settings)
+    assert capsys.readouterr().out.startswith(f"Twofold 0.1.9 -> {version()}: restarts stream-plant.\n")
+    monkeypatch.setattr("twofold.infra.process.supervisor.state", lambda _: [])
+    _print_upgrade(settings)
+    assert capsys.readouterr().out.startswith(f"Twofold 0.1.9 -> {version()}.\n")
 
 
 @pytest.mark.platform

@@ -14,7 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from tests import ROOT
 from tests.infra.conftest import Eventually
-from twofold.infra.errors import BadArgument
+from twofold.infra.errors import BadArgument, PortTaken
 from twofold.infra.kafka import broker as kafka
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.topic_admin import PartitionOffsets, TopicSpec
@@ -137,6 +137,15 @@ def test_a_record_of_two_hundred_kilobytes_is_accepted(broker: Settings) -> None
     produce(broker, "large", [value])
 
     assert consume(broker, "large", 1) == [value]
+
+
+def test_the_broker_of_another_home_is_not_taken_for_ours(broker: Settings, tmp_path: Path) -> None:
+    own = replace(broker, home=tmp_path)
+    kafka.log_directory(own).mkdir(parents=True)
+    (kafka.log_directory(own) / "meta.properties").write_text("version=1\ncluster.id=another\n")
+
+    with pytest.raises(PortTaken, match=f"Port {broker.kafka_port} for the Kafka broker is taken by java"):
+        kafka.wait_ready(own)
 
 
 def test_closed_segments_reach_the_archive_and_survive_a_kill(broker: Settings, eventually: Eventually) -> None:

@@ -26,10 +26,14 @@ def test_every_finding_that_is_not_well_says_what_to_do(settings: Settings) -> N
     assert [found.name for found in findings if not found.ok and not found.hint] == []
 
 
-def test_a_port_that_another_process_holds_is_found(settings: Settings) -> None:
+def test_a_port_that_another_process_holds_is_found(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", settings.kafka_port)):
+        moved = finding(settings, f"Port {settings.kafka_port}")
+        monkeypatch.setenv("TWOFOLD_KAFKA_PORT", str(settings.kafka_port))
         found = finding(settings, f"Port {settings.kafka_port}")
 
+    assert moved.ok
+    assert "`up` chooses another" in moved.found
     assert not found.ok
     assert "TWOFOLD_KAFKA_PORT" in found.hint
 

@@ -100,6 +100,36 @@ def test_programs_are_replaced_added_and_stopped_as_they_changed(settings: Setti
     assert commands == {"sleeper": ["sleep", "601"], "coming": ["sleep", "600"]}
 
 
+def test_another_version_restarts_what_runs_code_of_ours(
+    settings: Settings, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pids() -> dict[str, int | None]:
+        return {process.name: process.pid for process in supervisor.state(settings) if process.state == "RUNNING"}
+
+    server = replace(SLEEPER, name="a-server", runs_our_code=False)
+    monkeypatch.setattr(supervisord, "version", lambda: "0.1.0")
+    supervisor.start(settings, [SLEEPER, server])
+    eventually(lambda: all(pids().get(name) for name in ("sleeper", "a-server")))
+    before = pids()
+    assert supervisord.earlier_versions(settings) == {}
+
+    monkeypatch.setattr(supervisord, "version", lambda: "0.2.0")
+    assert supervisord.earlier_versions(settings) == {"sleeper": "0.1.0"}
+    supervisor.start(settings, [SLEEPER, server])
+    eventually(lambda: pids().get("sleeper") not in (None, before["sleeper"]))
+    assert pids()["a-server"] == before["a-server"]
+    assert supervisord.earlier_versions(settings) == {}
+
+
+def test_a_program_that_was_replaced_alone_has_one_version(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = replace(SLEEPER, name="sleeper-2")
+    monkeypatch.setattr(supervisord, "version", lambda: "0.1.0")
+    supervisord.write_configuration(settings, [SLEEPER, other])
+    monkeypatch.setattr(supervisord, "version", lambda: "0.2.0")
+    supervisord.write_configuration(settings, [SLEEPER], keeps_others=True)
+    assert supervisord.earlier_versions(settings) == {"sleeper-2": "0.1.0"}
+
+
 def test_one_program_is_replaced_and_the_others_go_on(settings: Settings, eventually: Eventually) -> None:
     def pids() -> dict[str, int | None]:
         return {process.name: process.pid for process in supervisor.state(settings) if process.state == "RUNNING"}
