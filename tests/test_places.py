@@ -91,7 +91,7 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 17_400,
+    "infra": 17_450,
     "quality": 1_550,
     "tables": 13_750,
     "streaming": 3_500,
@@ -103,7 +103,7 @@ MOST_LINES_OF_A_PART = {
     "analysts": 850,
     "dags": 2_700,
     "testing": 750,
-    "cli": 7_800,
+    "cli": 7_850,
     "demo": 4_050,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""
