@@ -265,17 +265,20 @@ def _adopted(checkout: Path) -> dict[str, str]:
     Raises:
         BadArgument: the checkout has no domain of the user.
     """
-    tables = checkout / "tables"
-    domains = [p for p in sorted(tables.glob("[a-z]*")) if p.is_dir() and p.name not in _SHIPPED]
-    declared = [file for domain in domains for file in sorted(domain.glob("*.py"))]
+    sources = [checkout, checkout / "demo"]  # the second one since version 0.2
+    folders = [folder for source in sources for folder in sorted((source / "tables").glob("[a-z]*"))]
+    declared = [file for folder in folders if folder.name not in _SHIPPED for file in sorted(folder.glob("*.py"))]
     if not declared:
         raise BadArgument(
-            f"{tables} has no domain of yours.", hint="Name the folder of the checkout into which you put tables."
+            f"{checkout / 'tables'} has no domain of yours.",
+            hint="Name the folder of the checkout into which you put tables.",
         )
-    tests = [checkout / "tests" / "tables" / f"test_{file.stem}.py" for file in declared]
-    files = {str(file.relative_to(checkout)): file for file in declared}
+    files = {f"tables/{file.parent.name}/{file.name}": file for file in declared}
+    tests = [
+        checkout / folder / f"test_{file.stem}.py" for file in declared for folder in ("tests/tables", "demo/tests")
+    ]
     files |= {f"tests/{file.name}": file for file in tests if file.exists()}
-    files |= {str(file.relative_to(checkout)): file for file in (checkout / "schemas").glob("*/*")}
+    files |= {str(file.relative_to(source)): file for source in sources for file in (source / "schemas").glob("*/*")}
     own = {name: _IMPORTS.sub(_renamed, file.read_text("utf-8")) for name, file in files.items()}
     if (home := checkout / ".twofold").exists():
         own[FILE] = f"{FILES[FILE]}home = {json.dumps(str(home))}  # with the data of before\n"

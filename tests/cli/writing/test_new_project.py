@@ -127,28 +127,29 @@ def test_a_new_project_passes_what_its_workflow_runs(tmp_path: Path) -> None:
     assert "cafe.sales_by_hour: new" in plan
 
 
+@pytest.mark.parametrize(("sources", "tests"), [("", "tests/tables"), ("demo/", "demo/tests")], ids=["0.1", "0.2"])
 def test_tables_in_a_checkout_become_those_of_a_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sources: str, tests: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As they were before the platform was a package."""
+    """Where versions have them, with the imports of before the platform was a package."""
     checkout = tmp_path / "checkout"
     written(
         checkout,
         {
             "tables/__init__.py": "",
             "tables/declare/table.py": "",
-            "tables/flights/flights.py": "",
-            "tables/cafe/__init__.py": "",
-            "tables/cafe/orders.py": FILES["tables/cafe/orders.py"].replace("from twofold", "from tables"),
-            "tables/cafe/sales_by_hour.py": FILES["tables/cafe/sales_by_hour.py"].replace(
+            f"{sources}tables/flights/flights.py": "",
+            f"{sources}tables/cafe/__init__.py": "",
+            f"{sources}tables/cafe/orders.py": FILES["tables/cafe/orders.py"].replace("from twofold", "from tables"),
+            f"{sources}tables/cafe/sales_by_hour.py": FILES["tables/cafe/sales_by_hour.py"].replace(
                 "from twofold", "from tables"
             ),
-            "tests/tables/test_sales_by_hour.py": """
+            f"{tests}/test_sales_by_hour.py": """
                 from infra.settings import Settings
                 from tests.parity import assert_rows
             """,
-            "tests/tables/test_flights.py": "",
-            "schemas/orders-value/1.avsc": "{}",
+            f"{tests}/test_flights.py": "",
+            f"{sources}schemas/orders-value/1.avsc": "{}",
             ".twofold/lake/x": "",
         },
     )
