@@ -5,5 +5,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 """The platform's own files: where it is installed, or the root of its checkout."""
 
-COMMAND = "./twofold" if (PACKAGE / "twofold").is_file() else "twofold"
+_IS_CHECKOUT = (PACKAGE / "twofold").is_file()
+COMMAND = "./twofold" if _IS_CHECKOUT else "twofold"
 """How one calls the platform, for texts: by the launcher of its checkout, else by its script on the path."""
+DOCS = "docs" if _IS_CHECKOUT else str(PACKAGE / "docs")
+"""Where its pages are, for texts."""

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from twofold.cli.commands.rebuild_commands import TableName
 from twofold.cli.console import Json, make_table, out, print_json
-from twofold.infra import COMMAND
+from twofold.infra import COMMAND, DOCS
 from twofold.infra.errors import BadArgument, nearest
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown_duration
@@ -43,7 +43,7 @@ def outputs(context: typer.Context, as_json: Json = False) -> None:
         print_json(found)
         return
     if not found:
-        out.print("No table that runs declares outputs; docs/how-to/copy-a-table.md shows how.")
+        out.print(f"No table that runs declares outputs; {DOCS}/how-to/copy-a-table.md shows how.")
         return
     out.print(outputs_table(found))
     for one in found:

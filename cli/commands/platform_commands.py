@@ -15,7 +15,7 @@ from twofold.cli.capture_start import captures_tables, wait_for_tables
 from twofold.cli.commands.outputs_commands import outputs_table
 from twofold.cli.console import Json, err, make_table, out, print_json, step
 from twofold.cli.outputs_start import keeps_copies
-from twofold.infra import COMMAND
+from twofold.infra import COMMAND, DOCS
 from twofold.infra.errors import LogGap, TwofoldError
 from twofold.infra.project.settings import ADMIN, PREFIX, Settings
 from twofold.infra.text.printable import NOTHING, shown_age, shown_bytes, shown_duration
@@ -125,7 +125,7 @@ def status(as_json: Json = False) -> None:
         topics = ", ".join(dict.fromkeys(gap.topic for gap in now.open_gaps))
         raise LogGap(
             f"Records of {topics} are lost.",
-            hint=f"docs/how-to/lost-records.md says what to do; `{COMMAND} acknowledge` records that it is known.",
+            hint=f"{DOCS}/how-to/lost-records.md says what to do; `{COMMAND} acknowledge` records that it is known.",
         )
 
 

@@ -8,7 +8,7 @@ import typer
 
 from twofold.cli.commands.run_commands import TopicName
 from twofold.cli.console import out, step
-from twofold.infra import COMMAND
+from twofold.infra import COMMAND, DOCS
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
 
@@ -46,7 +46,7 @@ def recapture(
     if capture is None:
         raise BadArgument(
             f"{declared.full_name} captures no table of a database.",
-            hint="What is captured is declared by `changes_of` or `outbox_of`: docs/how-to/capture-a-database.md.",
+            hint=f"What is captured is declared by `changes_of` or `outbox_of`: {DOCS}/how-to/capture-a-database.md.",
         )
     if preview:
         _preview(settings, registry, lake, declared, capture)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from twofold.infra import COMMAND
+from twofold.infra import COMMAND, DOCS
 from twofold.infra.capture.captured_table import OUTBOX_COLUMNS, Capture
 from twofold.infra.capture.table_catalog import CatalogColumn, CatalogTable, has_rows_from_before
 from twofold.infra.project.settings import Settings
@@ -52,7 +52,7 @@ def unfit_table(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, st
             yield (
                 f"{column.name} is {column.type} in {capture.table}, which is not read as the declared {declared}.",
                 (
-                    f"Declare the type of the column, docs/how-to/capture-a-database.md#types, then {COMMAND} up and "
+                    f"Declare the type of the column, {DOCS}/how-to/capture-a-database.md#types, then {COMMAND} up and "
                     f"`{COMMAND} recapture {capture.topic}`."
                 ),
             )

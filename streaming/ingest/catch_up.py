@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from twofold.infra import DOCS
 from twofold.infra.archive.archive_catalog import open_archive
 from twofold.infra.archive.archive_frame import frame
 from twofold.infra.archive.log_union import broker_frame
@@ -266,6 +267,7 @@ def _another_log(feed: TopicWriter, topic: str, why: str) -> LogGap:
     return LogGap(
         f"{topic}: offsets up to {dict(feed.events.ends)} were ingested, and on the broker {why}.",
         hint="The topic was deleted and created again, or the broker lost records: equal offsets would mean other "
-        "records. Events and quarantine hold the old log; docs/how-to/lost-records.md says how to keep them and go on.",
+        f"records. Events and quarantine hold the old log; {DOCS}/how-to/lost-records.md says how to keep them and go "
+        "on.",
         topic=topic,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from twofold.infra import DOCS
 from twofold.infra.errors import BadDeclaration, Unproved
 
 
@@ -63,7 +64,7 @@ class Refusal:
 
     def mistake(self, **details: object) -> PlanMistake:
         """Returns the mistake of a function, as its error says it."""
-        more = "" if self.subject is Subject.NAMES else f" More: docs/reference/refusals.md#{self.name}"
+        more = "" if self.subject is Subject.NAMES else f" More: {DOCS}/reference/refusals.md#{self.name}"
         message = f"{self.shape}: {self.why}.".format(**details)
         runs = self.subject is not Subject.NAMES
         return PlanMistake(message, self.instead.format(**details) + more, self.subject is Subject.STREAM, runs)

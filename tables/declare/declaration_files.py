@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from twofold.infra import DOCS
 from twofold.infra.errors import BadDeclaration, TwofoldError, Unproved
 from twofold.infra.project.project import project
 from twofold.infra.webhooks.delivery_headers import WEBHOOK_ID
@@ -58,7 +59,7 @@ class in_file:
         if isinstance(error, Exception):
             raise BadDeclaration(
                 f"{self._shown()}: loading it raised {type(error).__name__}: {error}",
-                hint="A declaration takes the parameters that docs/reference/declarations.md lists.",
+                hint=f"A declaration takes the parameters that {DOCS}/reference/declarations.md lists.",
                 file=str(self.path),
             ) from error
 

@@ -17,12 +17,14 @@ from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings, given_settings
 
 
-def test_texts_call_the_launcher_of_a_checkout_and_else_the_script(tmp_path: Path) -> None:
+def test_texts_name_the_command_and_the_pages_as_their_reader_has_them(tmp_path: Path) -> None:
     (tmp_path / "infra").mkdir()
     module = shutil.copy(ROOT / "infra" / "__init__.py", tmp_path / "infra")
-    assert runpy.run_path(module)["COMMAND"] == "twofold"
+    installed = runpy.run_path(module)
+    assert (installed["COMMAND"], installed["DOCS"]) == ("twofold", str(tmp_path / "docs"))
     (tmp_path / "twofold").touch()
-    assert runpy.run_path(module)["COMMAND"] == "./twofold"
+    of_checkout = runpy.run_path(module)
+    assert (of_checkout["COMMAND"], of_checkout["DOCS"]) == ("./twofold", "docs")
 
 
 def test_the_nearest_folder_above_is_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
