@@ -199,8 +199,8 @@ def _require_machine(settings: Settings, registry: Registry, *, airflow: bool, s
     webhooks = webhook_topics(registry)
     if webhooks:
         add_missing(settings, [topic.full_name for topic in webhooks])
-    with step("Java and its jars"):
-        jars.ensure(settings, jars.needed(settings, captures=captures_tables(registry)))
+    with step("Java and its jars") as running:
+        jars.ensure(settings, jars.needed(settings, captures=captures_tables(registry)), running.count)
 
 
 def _servers(settings: Settings, registry: Registry, *, spark: bool) -> list[Program]:

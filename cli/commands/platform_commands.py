@@ -72,8 +72,8 @@ def setup() -> None:
     from twofold.tables.declare.registry import running
 
     settings = Settings.from_environment()
-    with step(f"JVM jars in {settings.jars}"):
-        jars.ensure(settings, jars.needed(settings, captures=captures_tables(running(settings))))
+    with step(f"JVM jars in {settings.jars}") as fetching:
+        jars.ensure(settings, jars.needed(settings, captures=captures_tables(running(settings))), fetching.count)
     try:
         with step("An archive of their classes"):
             class_data_sharing.ensure(settings)

@@ -13,7 +13,8 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from twofold.infra.errors import MissingTool
 from twofold.infra.java import java
 from twofold.infra.project.settings import Settings
 
+Count = Callable[[int, int], object]
 Configuration = Literal["spark", "broker", "connect", "flink", "registry"]
 
 CONFIGURATIONS: tuple[Configuration, ...] = get_args(Configuration)
@@ -32,6 +34,7 @@ LOCK = Path(__file__).with_name("jars.lock")
 MAVEN = "http://ant.apache.org/ivy/maven"
 STAMP = ".verified"
 TIMEOUT_S = 600
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +62,14 @@ def pinned(lock: Path = LOCK) -> tuple[Jar, ...]:
     return tuple(_jar(*line) for line in lines)
 
 
-def ensure(settings: Settings, configurations: Sequence[Configuration] = ()) -> None:
+def ensure(settings: Settings, configurations: Sequence[Configuration] = (), count: Count = lambda *_: None) -> None:
     """Fetches the pinned jars into `settings.jars/<configuration>` and removes all others there.
 
     Returns immediately if they are there. Safe if several processes call it at once: one resolves, the others wait.
 
     Args:
         configurations: what needs them; none: all.
+        count: called by a thread while they are fetched, with the number of jars that are there, and of all.
 
     Raises:
         MissingTool: no Java, or the jars cannot be fetched, or a download is not the pinned file.
@@ -77,7 +81,8 @@ def ensure(settings: Settings, configurations: Sequence[Configuration] = ()) -> 
         missing = [one for one in configurations or _configurations(pinned()) if not is_complete(settings, [one])]
         wanted = [jar for jar in pinned() if jar.configuration in missing]
         if problems(settings.jars, wanted):
-            replace(settings.jars, wanted)
+            with _counted(settings.jars.parent / "ivy", wanted, count):
+                replace(settings.jars, wanted)
         for configuration in missing:
             write_atomically(_stamp(settings, configuration), fingerprint(settings, configuration))
 
@@ -187,6 +192,23 @@ def _resolve(target: Path, *, jars: Sequence[Jar], cache: Path, scratch: Path) -
             "The JVM jars cannot be fetched: " + ("; ".join(failures[:3]) or f"Ivy ended with {ran.returncode}."),
             hint="The first run needs the network. Name a proxy in JAVA_TOOL_OPTIONS (-Dhttps.proxyHost=...).",
         )
+
+
+@contextmanager
+def _counted(cache: Path, jars: Sequence[Jar], count: Count) -> Iterator[None]:
+    """Counts the jars that Ivy has put into its cache, again and again until the block ends."""
+    ended = threading.Event()
+    files = [cache / jar.organisation / jar.name / f"{jar.extension}s" / Path(jar.path).name for jar in jars]
+
+    def look() -> None:
+        while not ended.wait(_LOOK_S):
+            count(sum(file.exists() for file in files), len(files))
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def _ivy_jar() -> Path:

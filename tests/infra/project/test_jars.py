@@ -166,6 +166,30 @@ def test_a_fetch_that_fails_says_so_in_one_message(tmp_path: Path, monkeypatch: 
     assert "network" in str(missing.value.hint)
 
 
+def test_the_jars_that_have_come_are_counted_while_others_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[tuple[int, int]] = []
+
+    def until(done: int) -> None:
+        while (done, 2) not in counted:
+            time.sleep(0.01)
+
+    def fetch(target: Path, *, cache: Path, **_: object) -> None:
+        for number, (jar, content) in enumerate(((ONE, b"one"), (TEST, b"test"))):
+            until(number)
+            for file in (target / jar.path, cache / "o" / "one" / "jars" / Path(jar.path).name):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+        until(2)
+
+    settings = relocated(tmp_path, monkeypatch)
+    monkeypatch.setattr(jars, "pinned", lambda: (ONE, TEST))
+    monkeypatch.setattr(jars, "_resolve", fetch)
+
+    jars.ensure(settings, count=lambda *numbers: counted.append(numbers))
+
+    assert list(dict.fromkeys(counted)) == [(0, 2), (1, 2), (2, 2)]
+
+
 def relocated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings whose jars lie in a place of this test."""
     (tmp_path / "twofold.toml").write_text('cache = ".cache"\n')
