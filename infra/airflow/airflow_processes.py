@@ -10,6 +10,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -39,7 +40,7 @@ DATABASE_WAIT_S = 30
 def is_migrated(settings: Settings) -> bool:
     """Whether Airflow's database has the form that the installed version works with."""
     migrated = _migrated(settings)
-    return migrated.exists() and migrated.read_text() == _version() and _database(settings).exists()
+    return migrated.exists() and migrated.read_text() == version("apache-airflow") and _database(settings).exists()
 
 
 def prepare(settings: Settings) -> None:
@@ -65,7 +66,7 @@ def prepare(settings: Settings) -> None:
     )
     if ran.returncode != 0:
         raise ProcessFailed(f"Airflow cannot make its database: {(ran.stdout + ran.stderr).strip()[-1000:]}")
-    _migrated(settings).write_text(_version())
+    _migrated(settings).write_text(version("apache-airflow"))
 
 
 def programs(settings: Settings, *, dags: Path = DAGS) -> list[Program]:
@@ -186,12 +187,6 @@ def _fernet_key() -> str:
     import base64
 
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
-
-
-def _version() -> str:
-    import importlib.metadata
-
-    return importlib.metadata.version("apache-airflow")
 
 
 def _migrated(settings: Settings) -> Path:

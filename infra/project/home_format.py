@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from pathlib import Path
 
 from twofold.infra.atomic_write import write_atomically
@@ -43,4 +42,6 @@ def keep_format(home: Path) -> None:
 
 def version() -> str:
     """Returns the version of Twofold that this process has loaded."""
-    return importlib.metadata.version("twofold")
+    from importlib.metadata import version
+
+    return version("twofold")
