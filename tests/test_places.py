@@ -92,7 +92,7 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 17_200,
+    "infra": 17_300,
     "quality": 1_550,
     "tables": 15_250,
     "streaming": 3_500,
@@ -104,7 +104,7 @@ MOST_LINES_OF_A_PART = {
     "analysts": 850,
     "dags": 2_700,
     "testing": 700,
-    "cli": 7_700,
+    "cli": 7_800,
     "traffic": 2_350,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""

@@ -17,6 +17,7 @@ from twofold.cli.console import make_table, out, step
 from twofold.cli.demo.live_view import LiveTraffic, feeding, moving
 from twofold.cli.parsing import parse_date
 from twofold.infra.errors import BadArgument, ProcessFailed, UnexplainedDifference, nearest
+from twofold.infra.extras import require_extra
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown_duration
 
@@ -57,6 +58,7 @@ def demo(
     Starts the platform with DOMAIN alone, sends its records with the delays and faults of a real source, lets Airflow
     reconcile and check, compares every table with what DuckDB makes of the source, and leaves the platform running.
     """
+    require_extra("demo")
     from twofold.traffic.sources import source_of
 
     source = source_of(domain)
