@@ -9,9 +9,6 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from twofold.batch.offset_selection import LogPosition, OffsetSelection, require_past, require_there
-from twofold.infra.archive.archive_catalog import open_archive
-from twofold.infra.archive.archive_frame import frame
-from twofold.infra.archive.log_union import broker_frame, log_frame
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import duckdb_utc
 from twofold.infra.errors import NotArchived
@@ -41,6 +38,8 @@ class Log:
 
     @cached_property
     def _archive(self) -> Archive:
+        from twofold.infra.archive.archive_catalog import open_archive
+
         return open_archive(self.platform.lake.settings, self.topics)
 
     def _on_broker(self, topic: str) -> Mapping[int, PartitionOffsets]:
@@ -130,6 +129,9 @@ class Log:
 
     def copies(self, topic: str, some: Spans) -> tuple[DataFrame, DataFrame]:
         """Reads the raw records of these offsets, columns of `RECORD`, twice: from the archive and from the broker."""
+        from twofold.infra.archive.archive_frame import frame
+        from twofold.infra.archive.log_union import broker_frame
+
         spark, settings = self.platform.spark, self.platform.lake.settings
         parts = list(batches_of_size(some))
         archived = [frame(spark, self._archive, {topic: part}, RECORD) for part in parts]
@@ -159,6 +161,8 @@ class Log:
             NotArchived: the log ends before the end of a range.
             BrokerUnreachable: retryable.
         """
+        from twofold.infra.archive.log_union import log_frame
+
         columns = raw_columns(topic)
         p = self.platform
         log = read_ingested_offsets(p.lake, topic).log

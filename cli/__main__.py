@@ -35,6 +35,7 @@ from twofold.cli.people import keys_commands, people_commands
 from twofold.cli.writing import author, new_project, scaffold
 from twofold.infra import COMMAND
 from twofold.infra.errors import TwofoldError
+from twofold.infra.extras import missing_tool
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Run the platform": (
@@ -166,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _explain(error, mode)
         sys.exit(error.exit_code)
     except Exception as error:
-        fault = TwofoldError(
+        fault = missing_tool(error) or TwofoldError(
             f"{type(error).__name__}: {error}",
             hint=f"This is a fault of Twofold; {COMMAND} --debug COMMAND shows where.",
         )

@@ -78,6 +78,8 @@ def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[S
 
 def wait_for_tables(settings: Settings, registry: Registry) -> None:
     """Prints which captured tables the database lacks; at a terminal, waits for them and captures them."""
+    if not captures_tables(registry):
+        return
     from twofold.infra.capture.table_catalog import missing_tables
     from twofold.infra.postgres.database_connection import address
     from twofold.tables.declare.sources.captured_topic import captures

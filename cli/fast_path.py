@@ -36,7 +36,7 @@ def answer(words: Sequence[str]) -> bool:
         settings = Settings.from_environment()
         names = [word for word in words[1:] if word != "--json"]
         outcomes = untouched(settings, names or running_domains(settings))
-    except TwofoldError:
+    except (TwofoldError, ModuleNotFoundError):
         return False  # the command line prints it
     if outcomes is None:
         return False

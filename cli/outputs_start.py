@@ -24,9 +24,11 @@ def keeps_copies(registry: Registry) -> bool:
 
 def copy_programs(settings: Settings, registry: Registry, others: Sequence[Program]) -> list[Program]:
     """Returns the program of the database, ready to be supervised, if copies need it and it is not among others."""
+    if not keeps_copies(registry):
+        return []
     from twofold.infra.postgres import postgres_server
 
-    if not keeps_copies(registry) or any(program.name == postgres_server.NAME for program in others):
+    if any(program.name == postgres_server.NAME for program in others):
         return []
     postgres_server.prepare(settings)
     return [postgres_server.program(settings)]

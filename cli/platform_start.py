@@ -15,6 +15,7 @@ from twofold.cli.capture_start import capture_programs, captures_tables, ensure_
 from twofold.cli.console import out, print_fault, step
 from twofold.cli.outputs_start import copy_programs, ensure_copies, keeps_copies, output_programs
 from twofold.infra.errors import ProcessFailed
+from twofold.infra.extras import require_extra
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.project.chosen_domains import declarations_digest, driver_name
 from twofold.infra.project.home_format import keep_format, version
@@ -50,7 +51,7 @@ def start_platform(
     Raises:
         BadArgument: an unknown domain; the previous choice stays, and nothing is started.
         BadDeclaration: nothing of a domain can be loaded; the same.
-        PortTaken: before anything is started.
+        PortTaken, MissingTool: before anything is started.
         ProcessFailed: a process does not become ready; names its log.
     """
     from twofold.infra.process import supervisor
@@ -106,6 +107,9 @@ def _starting(
     from twofold.tables.declare.registry import load, running
     from twofold.tables.refresh.acceptance import live_unproved, refused
 
+    require_extra("platform")
+    if any(place.startswith("s3") for place in (settings.lake, settings.archive)):
+        require_extra("s3")
     chosen: Sequence[str] = []
     if domains:
         declared = load()

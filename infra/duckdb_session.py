@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twofold.infra.errors import MissingTool
+from twofold.infra.extras import package_folder
 from twofold.infra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
@@ -44,15 +43,8 @@ def load_extension(connection: DuckDBPyConnection, name: str) -> None:
     Raises:
         MissingTool: the package is not installed.
     """
-    spec = find_spec(f"duckdb_extension_{name}")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        for path in Path(folder).rglob(f"{name}.duckdb_extension"):
-            connection.execute(f"LOAD {DUCKDB.literal(str(path))}")
-            return
-    raise MissingTool(
-        f"The package duckdb-extension-{name} is not installed.",
-        hint="`make setup` installs what requirements.txt lists.",
-    )
+    [path] = package_folder(f"duckdb_extension_{name}").rglob(f"{name}.duckdb_extension")
+    connection.execute(f"LOAD {DUCKDB.literal(str(path))}")
 
 
 def parquet(*places: Path) -> str:

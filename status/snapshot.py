@@ -8,7 +8,7 @@ from datetime import date, datetime
 
 from twofold.batch.audit.topic_certificates import CertifiedTopic
 from twofold.batch.ledgers.audit_history import LastAudit
-from twofold.infra.capture.debezium_connector import CaptureState
+from twofold.infra.capture.captured_table import CaptureState
 from twofold.infra.process.supervisor import ProcessState
 from twofold.status.parts.outputs import OutputReport
 from twofold.status.parts.refused_records import Refused

@@ -21,7 +21,6 @@ from twofold.infra.process.kept_running import KeptRunning, Running, stop_on_sig
 from twofold.infra.process.polling_thread import PollingThread
 from twofold.infra.spark.spark_client import failing_alone
 from twofold.infra.spark.spark_session import jvm_exit_code
-from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.streaming.maintain.backlog import Backlog
 from twofold.streaming.maintain.change_driven import ChangeDrivenStream
 from twofold.streaming.maintain.refresh_pace import Pace
@@ -41,6 +40,7 @@ from twofold.tables.refresh.open_platform import Platform, ensure_table, opened
 
 if TYPE_CHECKING:
     from twofold.infra.project.settings import Settings
+    from twofold.streaming.ingest.ingest_query import Ingest
 
 _RAISED = re.compile(r"(Caused by: )?[\w.]+(Error|Exception)\b.*: ")
 _POLL_S = 0.5
@@ -115,7 +115,7 @@ def drain(settings: Settings, domain: str, *, ingest: bool, tables: Sequence[str
     with _domain(settings, domain) as p:
         chosen = _chosen(p, domain, tables)
         if ingest:
-            finish(Ingest(p.spark, p.lake, p.registry, domain).start(available_now=True))
+            finish(_ingest(p, domain).start(available_now=True))
         for table in chosen:
             with failing_alone(table.full_name, failures):
                 _drain_table(p, table)
@@ -199,7 +199,7 @@ def _starters(
     for table in _chosen(platform, domain, tables):
         with suppress(TwofoldError):  # its query fails with the same, and reports it
             ensure_table(lambda: platform.spark, platform.lake, platform.registry, table)
-    ingest = Ingest(platform.spark, platform.lake, platform.registry, domain, shares)
+    ingest = _ingest(platform, domain, shares)
     yield "ingest", _in_own_pool(platform, f"{domain}.ingest", partial(ingest.start, available_now=False)), None
     pace = _pace(platform, domain, shares)
     for table in _chosen(platform, domain, tables):
@@ -209,6 +209,12 @@ def _starters(
     if any(map(personal_columns, platform.registry.domain_topics(domain))):
         end_due = partial(end_due_keys, platform.lake.settings)
         yield KEYS, partial(PollingThread, f"{domain}.{KEYS}", end_due, idle_s=_KEYS_S), None
+
+
+def _ingest(platform: Platform, domain: str, shares: Shares | None = None) -> Ingest:
+    from twofold.streaming.ingest.ingest_query import Ingest  # with the archive, which tests of tables do without
+
+    return Ingest(platform.spark, platform.lake, platform.registry, domain, shares)
 
 
 def _start_table(platform: Platform, table: Table, pace: Pace) -> Running:

@@ -41,10 +41,12 @@ def test_a_wheel_holds_what_git_knows_of_its_folders(tmp_path: Path, options: tu
         assert f"Version: {PROJECT['project']['version']}" in wheel.read(metadata).decode().splitlines()
 
 
-def test_what_is_installed_brings_the_packages_that_the_checkout_runs_with() -> None:
+def test_what_is_installed_with_all_extras_is_what_the_checkout_runs_with() -> None:
     listed = (ROOT / "requirements.in").read_text("utf-8").splitlines()
     of_checkout = {line.replace("==", "~=") for line in listed if line and not line.startswith("#")}
-    assert set(PROJECT["project"]["dependencies"]) == of_checkout - {"hatchling", "uv"}
+    of_extras = {line for lines in PROJECT["project"]["optional-dependencies"].values() for line in lines}
+    required = {line for line in {*PROJECT["project"]["dependencies"], *of_extras} if not line.startswith("twofold[")}
+    assert required == of_checkout - {"hatchling", "uv"}
 
 
 def test_every_room_is_in_the_wheel_by_the_name_it_is_imported_by() -> None:

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from twofold.batch.audit.completeness import Coverage, coverage
 from twofold.batch.audit.copy_audit import AuditedCopy, audit_copies
-from twofold.batch.audit.database_audit import ComparedTable, compare_with_database
 from twofold.batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn, unfound
 from twofold.batch.audit.missing_offsets import explain_missing
 from twofold.batch.audit.topic_audit import TopicReport, compare_with_log
@@ -44,6 +43,7 @@ from twofold.tables.refresh.scope import Scope, everything
 from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
+    from twofold.batch.audit.database_audit import ComparedTable
     from twofold.infra.delta.lake import Lake
     from twofold.infra.kafka.topic_admin import PartitionOffsets
     from twofold.infra.project.settings import Settings
@@ -287,6 +287,8 @@ def compare_databases(platform: Platform, topics: Sequence[AuditedTopic], turn: 
 
 
 def _with_database(platform: Platform, topic: AuditedTopic, capture: Capture, turn: Turn) -> AuditedTopic:
+    from twofold.batch.audit.database_audit import compare_with_database
+
     lake, name = platform.lake, topic.topic
     if not lake.exists(name):
         return topic

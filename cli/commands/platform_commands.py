@@ -184,7 +184,6 @@ def print_addresses(
     settings: Settings, registry: Registry, *, airflow: bool = True, with_passwords: bool = False
 ) -> None:
     """Prints the addresses of the platform's pages, and the next commands."""
-    from twofold.infra.postgres.database_connection import password_file
     from twofold.tables.declare.sources.webhook_topic import webhook_topics
 
     lines = []
@@ -192,6 +191,8 @@ def print_addresses(
         lines += [("Airflow", settings.airflow_address), *(("", user) for user in _users(settings, with_passwords))]
         lines += [("Page", f"{settings.airflow_address}/twofold/")]
     for at, names in _databases(settings, registry).items():
+        from twofold.infra.postgres.database_connection import password_file
+
         lines += [("Database", f"{at.host}:{at.port}, database {' and '.join(names)}")]
         word = at.password if with_passwords else f"in {password_file(settings)}"
         lines += [("", f"user {at.user}, password {word}")]
@@ -224,6 +225,8 @@ def _users(settings: Settings, with_passwords: bool) -> list[str]:
 
 def _databases(settings: Settings, registry: Registry) -> dict[Address, list[str]]:
     """Maps the supervised servers, without a database, to the databases that are used."""
+    if not captures_tables(registry) and not keeps_copies(registry):
+        return {}
     from twofold.infra.postgres.database_connection import address, supervised_address
     from twofold.outputs.targets.open_target import DATABASE
 

@@ -210,7 +210,7 @@ def _repair(
 
 
 def quality(tables: TableNames = None, as_json: Json = False) -> None:
-    """Check the live tables against their rules and build the Data Docs.
+    """Check the live tables against their rules; build the Data Docs if Great Expectations is installed.
 
     Fails when a rule is broken; with --json it only reports it, in `passed`.
     """

@@ -15,6 +15,7 @@ from rich.markup import escape
 from twofold.cli.console import out
 from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
+from twofold.infra.extras import require_extra
 from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings
 
@@ -67,6 +68,7 @@ def notebook(
 
     The address holds a token, without which marimo answers nothing. `notebooks` has an example for each domain.
     """
+    require_extra("notebook")
     place = file or project().sources / "notebooks"
     command = [sys.executable, "-m", "marimo", "edit", str(place), "--host", "127.0.0.1"]
     command += ["--no-sandbox", "--skip-update-check", *(() if browser else ("--headless",))]

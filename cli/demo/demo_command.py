@@ -18,6 +18,7 @@ from twofold.cli.demo.live_view import LiveTraffic, feeding, moving
 from twofold.cli.parsing import parse_date
 from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, ProcessFailed, UnexplainedDifference, nearest
+from twofold.infra.extras import require_extra
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown_duration
 
@@ -59,6 +60,7 @@ def demo(
     reconcile and check, compares every table with what DuckDB makes of the source, and leaves the platform running.
     Outside of a project that has DOMAIN, it writes one: the folder twofold-demo.
     """
+    require_extra("demo")
     from twofold.cli.demo.demo_project import enter_project
     from twofold.demo.traffic.sources import source_of
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from twofold.cli.console import Json, make_table, out, print_fault, print_json
+from twofold.cli.console import Json, err, make_table, out, print_fault, print_json
 from twofold.infra import COMMAND
-from twofold.infra.errors import BadDeclaration, ProcessFailed
+from twofold.infra.errors import BadDeclaration, MissingTool, ProcessFailed
+from twofold.infra.extras import require_extra
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import harmless, shown
 
@@ -40,7 +41,7 @@ def check(
 
     A file is loaded, the plan of its function is read, and Spark resolves names and types against empty inputs: on the
     platform's server where it runs, else in a JVM of its own. The newest schema of a subject must read what its older
-    ones wrote. The DAGs are made and stored as Airflow does it. Exit code 2 when there is a mistake; of a live table
+    ones wrote. DAGs are made and stored if Airflow is installed. Exit code 2 when there is a mistake; of a live table
     that only a new rule refuses, a line says what to add; another one names the columns without a description.
     """
     settings = Settings.from_environment()
@@ -181,7 +182,16 @@ def _analysed(settings: Settings, registry: Registry, tables: Sequence[Table]) -
 
 @contextmanager
 def _storing_dags(settings: Settings) -> Iterator[Callable[[], dict[str, BadDeclaration]]]:
-    """Starts a process that makes and stores the DAGs as Airflow does; yields a function that returns the faults."""
+    """Starts a process that makes and stores the DAGs as Airflow does; yields a function that returns the faults.
+
+    Without Airflow there are none, which is printed.
+    """
+    try:
+        require_extra("platform")
+    except MissingTool as error:
+        err.print(f"[dim]The DAGs are not looked at. {escape(error.message)}[/]", soft_wrap=True)
+        yield dict
+        return
     from twofold.infra.airflow.airflow_processes import DAGS, directory
 
     places = {"AIRFLOW_HOME": str(directory(settings)), "AIRFLOW__CORE__PLUGINS_FOLDER": str(DAGS / "plugins")}

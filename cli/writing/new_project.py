@@ -29,7 +29,7 @@ FILES = {
 name = "${name}"
 version = "0.1.0"
 requires-python = ">=3.11,<3.14"
-dependencies = ["twofold>=${version}"]
+dependencies = ["twofold[platform]>=${version}"]
 
 [dependency-groups]
 dev = ["pytest"]

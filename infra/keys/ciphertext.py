@@ -8,9 +8,6 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESSIV
-
 PATTERN = r"enc:1:[A-Za-z0-9_-]{22}:[A-Za-z0-9_-]{43,}"
 """The text as a portable regular expression: 16 bytes of the key's id; 16 of a tag, then at least 16 of text."""
 START = "enc:1:"
@@ -24,8 +21,11 @@ class Key:
     """A key with its id; a copy for another process has no more."""
 
     def __init__(self, id: bytes, secret: bytes) -> None:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+
         self.id, self._secret = id, secret
-        self._cipher = AESSIV(secret)
+        self._cipher, self._other_key = AESSIV(secret), InvalidTag
         self._start = f"{START}{_encoded(id)}:"
 
     def __reduce__(self) -> tuple[type[Key], tuple[bytes, bytes]]:
@@ -44,7 +44,7 @@ class Key:
         """Returns kind and content; None if it was not encrypted by this key."""
         try:
             padded = self._cipher.decrypt(_decoded(encrypted), None)
-        except (InvalidTag, ValueError):  # or it is no base64
+        except (self._other_key, ValueError):  # or it is no base64
             return None
         return padded[:1], padded[1:].rstrip(b"\0")[:-1]
 

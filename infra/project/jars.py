@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -23,6 +22,7 @@ from xml.etree import ElementTree
 
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.errors import MissingTool
+from twofold.infra.extras import package_folder
 from twofold.infra.java import java
 from twofold.infra.project.settings import Settings
 
@@ -212,11 +212,7 @@ def _counted(cache: Path, jars: Sequence[Jar], count: Count) -> Iterator[None]:
 
 
 def _ivy_jar() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")) if spec and spec.origin else []
-    if not jars:
-        raise MissingTool("pyspark, with Ivy inside it, is not installed.", hint="Run `make setup`.")
-    return jars[-1]
+    return sorted((package_folder("pyspark") / "jars").glob("ivy-*.jar"))[-1]
 
 
 def _ivy_file(jars: Sequence[Jar]) -> bytes:

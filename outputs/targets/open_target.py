@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting
 from twofold.infra.keys.ended_keys import EndedKeys
-from twofold.infra.postgres.database_connection import parsed_address, supervised_address
 from twofold.infra.private_file import destination
 from twofold.infra.webhooks.public_address import allowed_networks
 from twofold.infra.webhooks.signatures import secret_fault
@@ -21,7 +20,6 @@ from twofold.outputs.position import Position
 from twofold.outputs.refused_rows import Refused, record_refused
 from twofold.outputs.revealed import Revealed
 from twofold.outputs.revealed_places import Place
-from twofold.outputs.targets.postgres_copy import PostgresCopy
 from twofold.outputs.targets.search_index import SearchIndex
 from twofold.outputs.targets.topic_copy import TopicCopy
 from twofold.outputs.targets.webhook_queue import WebhookQueue
@@ -60,6 +58,9 @@ def open_target(lake: Lake, table: Table | Place, output: Output) -> Target:
             forgotten=partial(_ends, lake, output),
             ended=EndedKeys(lake.settings).last,
         )
+    from twofold.infra.postgres.database_connection import parsed_address, supervised_address
+    from twofold.outputs.targets.postgres_copy import PostgresCopy
+
     at = supervised_address(lake.settings, DATABASE)
     if output.destination:
         at = parsed_address("postgresql://" + _address(lake, table, output, "postgresql://"))

@@ -13,7 +13,7 @@ from twofold.infra.project.chosen_domains import relay_name
 from twofold.infra.sql.names import POSTGRES
 
 if TYPE_CHECKING:
-    from twofold.infra.capture.debezium_connector import CaptureState
+    from twofold.infra.capture.captured_table import CaptureState
     from twofold.infra.process.doctor import Finding
     from twofold.infra.project.settings import Settings
     from twofold.tables.declare.registry import Registry
@@ -113,8 +113,11 @@ def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
 
 def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
     """Returns the slots that no topic of any domain declares; none if no domain that runs captures a table."""
-    from twofold.infra.capture.debezium_connector import undeclared_slots
     from twofold.tables.declare.registry import load
     from twofold.tables.declare.sources.captured_topic import captures
 
-    return undeclared_slots(settings, captures(load())) if captures(registry) else []
+    if not captures(registry):
+        return []
+    from twofold.infra.capture.debezium_connector import undeclared_slots
+
+    return undeclared_slots(settings, captures(load()))

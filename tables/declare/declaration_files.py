@@ -16,6 +16,7 @@ from typing import Any
 
 from twofold.infra import DOCS
 from twofold.infra.errors import BadDeclaration, TwofoldError, Unproved
+from twofold.infra.extras import missing_tool
 from twofold.infra.project.project import project
 from twofold.infra.webhooks.delivery_headers import WEBHOOK_ID
 from twofold.tables.algebra.code_mistakes import purity_mistakes
@@ -46,6 +47,8 @@ class in_file:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if missing := missing_tool(error):
+            error = missing
         if isinstance(error, TwofoldError):
             facts = {**error.facts, "file": str(self.path)}
             kind = Unproved if isinstance(error, Unproved) else BadDeclaration

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from twofold.infra.errors import BadDeclaration
+from twofold.infra.extras import require_extra
 from twofold.infra.keys.ciphertext import PATTERN
 from twofold.quality.rules import Rule, matches
 from twofold.tables.algebra.mistake_list import require_none
@@ -132,6 +133,7 @@ def personal(*owners: str | Owner, path: str = "") -> Personal:
         owners: the column with the person's id, whose name is the kind of person, or `person(kind, of=column)`.
         path: the names that lead to the field, if that is not the column's, with dots between.
     """
+    require_extra("persons")
     named = tuple(owner if isinstance(owner, Owner) else Owner(owner, owner) for owner in owners)
     return PersonalField(named, tuple(path.split("."))) if path else Personal(named)
 

@@ -23,8 +23,7 @@ from tests.intake.own_relay import DIES
 from tests.platform.supervised_driver import process
 from tests.servers import wait_until
 from tests.tables.declared import written
-from twofold.infra.capture.captured_table import INTAKE, LOST
-from twofold.infra.capture.debezium_connector import CaptureState
+from twofold.infra.capture.captured_table import INTAKE, LOST, CaptureState
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.record_producer import producing

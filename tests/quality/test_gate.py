@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -134,6 +135,18 @@ def test_the_gate_keeps_every_run_and_its_pages(spark: SparkSession, home: Setti
     assert "weather.trial" in index
     pages = list((home.home / "quality" / "docs" / "validations").rglob("*.html"))
     assert len(pages) == 3
+
+
+def test_without_great_expectations_the_gate_counts_once_and_keeps_no_page(
+    spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "great_expectations", None)
+    [bad] = gate([trial(spark, BAD, [unique("n"), between("x", 0, None)])], home, NOW)
+    assert ([rule.failing for rule in bad.rules], bad.report) == ([4, 2], None)
+    assert bad.results
+    found = json.loads(bad.results.read_text(), parse_constant=pytest.fail)
+    assert (found["passed"], "great_expectations" in found) == (False, False)
+    assert [path.name for path in (home.home / "quality").iterdir()] == ["results"]
 
 
 def test_the_oldest_runs_leave_the_pages_and_keep_their_results(

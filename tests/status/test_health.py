@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.tables.declared import a_table, bound_as
 from twofold.batch.ledgers.audit_history import LastAudit
-from twofold.infra.capture.debezium_connector import CaptureState
+from twofold.infra.capture.captured_table import CaptureState
 from twofold.infra.process.supervisor import ProcessState, State
 from twofold.infra.project.settings import Settings
 from twofold.status.health import Need, found_needs, needs_of, stream_health

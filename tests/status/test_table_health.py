@@ -22,7 +22,7 @@ from tests.page.small_platform import (
     table,
     topic,
 )
-from twofold.infra.capture.debezium_connector import CaptureState
+from twofold.infra.capture.captured_table import CaptureState
 from twofold.status.parts.outputs import OutputReport
 from twofold.status.table_health import Health, Judge, Lag
 from twofold.tables.refresh.events.lost_offsets import Gap

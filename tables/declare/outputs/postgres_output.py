@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from twofold.infra.extras import require_extra
 from twofold.quality.rules import Rule
 from twofold.tables.declare.outputs.output import Output
 
@@ -21,6 +22,7 @@ class PostgresOutput(Output):
     kind: ClassVar[str] = "postgres"
 
     def __post_init__(self) -> None:
+        require_extra("capture")
         super().__post_init__()
         if len(self.name) > _LONGEST:
             raise self.mistake("name", self.name, f"{_LONGEST} characters at most")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from twofold.infra.errors import BadArgument
+from twofold.infra.extras import require_extra
 from twofold.infra.text.analyzer import require_language
 from twofold.quality.rules import Rule
 from twofold.tables.declare.outputs.output import Output, is_list
@@ -26,6 +27,7 @@ class SearchOutput(Output):
     language: str = "english"
 
     def __post_init__(self) -> None:
+        require_extra("search")
         super().__post_init__()
         if not is_list(self.text, str):
             raise self.mistake("text", self.text, "a list of columns, each once")

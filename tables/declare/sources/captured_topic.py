@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from twofold.infra.capture.captured_table import Capture
 from twofold.infra.encodings.column_types import parse_type
 from twofold.infra.errors import BadDeclaration
+from twofold.infra.extras import require_extra
 from twofold.tables.declare.personal import Computed, personal_columns
 from twofold.tables.declare.record_fields import header, key
 from twofold.tables.declare.topic import Topic
@@ -216,5 +217,6 @@ def _capture(topic: Topic, table: str) -> Capture:
 
 
 def _require_table(table: str) -> None:
+    require_extra("capture")
     if not _TABLE.match(table):
         raise BadDeclaration(f"{table!r}: expected a table as `schema.name`, in lower case.")

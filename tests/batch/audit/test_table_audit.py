@@ -229,7 +229,7 @@ def test_a_comparison_with_the_database_is_recorded_with_its_share(
     topic = a_topic()
     lake.ensure(TOPIC, events_schema(topic), statistics=[])
     found = ComparedTable(table="public.readings", rows=7, missing=["1"], different=["2", "3"])
-    monkeypatch.setattr("twofold.batch.audit.table_audit.compare_with_database", lambda *_: found)
+    monkeypatch.setattr("twofold.batch.audit.database_audit.compare_with_database", lambda *_: found)
     monkeypatch.setattr("twofold.batch.audit.table_audit.most_rows", lambda *_: most - 1)
     monkeypatch.setattr(
         "twofold.batch.audit.table_audit.captures", lambda _: [SimpleNamespace(topic=TOPIC, is_outbox=False)]

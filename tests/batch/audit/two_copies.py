@@ -74,10 +74,10 @@ class TwoCopies:
         values = [value for several in VALUES for value in several]
         records = [Record(key=b"key", value=value, timestamp=APPENDED_MS + at) for at, value in enumerate(values)]
         copies = cls(world, root, records, [(at, record) for at, record in enumerate(records) if at >= AT_HAND[0]])
-        patch.setattr("twofold.batch.log_reader.open_archive", copies._archive)
+        patch.setattr("twofold.infra.archive.archive_catalog.open_archive", copies._archive)
         for module in ("twofold.batch.log_reader", "twofold.infra.archive.log_union"):
             patch.setattr(f"{module}.offsets", copies.offsets)
-            patch.setattr(f"{module}.broker_frame", copies._broker)
+        patch.setattr("twofold.infra.archive.log_union.broker_frame", copies._broker)
         patch.setattr("twofold.batch.log_reader.in_transactions", lambda *_: {0: list(copies.markers)})
         return copies
 
