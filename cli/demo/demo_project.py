@@ -40,7 +40,7 @@ def enter_project(domain: str) -> Path | None:
         return None
     folder = Path(FOLDER).resolve()
     if not (folder / "tables" / domain).is_dir():
-        write_project(folder, demo_files())
+        write_project(folder, demo_files(), extra="demo")
         out.print(f"Wrote {folder}: the demo, a project like one of yours.", soft_wrap=True)
     os.environ[VARIABLE] = str(folder)
     return folder

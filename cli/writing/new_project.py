@@ -29,7 +29,7 @@ FILES = {
 name = "${name}"
 version = "0.1.0"
 requires-python = ">=3.11,<3.14"
-dependencies = ["twofold[platform]>=${version}"]
+dependencies = ["twofold[${extra}]>=${version}"]
 
 [dependency-groups]
 dev = ["pytest"]
@@ -229,11 +229,14 @@ def init(
     out.print(f"[dim]Next:[/] {first}; README.md says what then.", soft_wrap=True)
 
 
-def write_project(folder: Path, own: Mapping[str, str] | None = None) -> tuple[Path, list[str]]:
+def write_project(
+    folder: Path, own: Mapping[str, str] | None = None, *, extra: str = "platform"
+) -> tuple[Path, list[str]]:
     """Writes the files of a new project.
 
     Args:
         own: path -> text of what it declares, and of what differs; None: a sample.
+        extra: of Twofold, which it needs.
 
     Returns:
         The folder, and its domains.
@@ -248,7 +251,7 @@ def write_project(folder: Path, own: Mapping[str, str] | None = None) -> tuple[P
         raise BadArgument(f"{folder.name!r} cannot name a project.", hint="Use letters, digits, - and _.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadArgument(f"{folder} exists already, and is not empty.", hint="Choose another name.")
-    words = {"name": folder.name, "version": version("twofold")}
+    words = {"name": folder.name, "version": version("twofold"), "extra": extra}
     files = {name: Template(text).substitute(words) for name, text in FILES.items()}
     if own is not None:
         files = {**{name: text for name, text in files.items() if not name.startswith(_SAMPLE)}, **own}

@@ -31,6 +31,7 @@ def test_outside_of_a_project_it_is_copied_once_and_found_again(
     for part in ("tables", "notebooks", "tests"):
         assert files_below(folder / part) == files_below(ROOT / "demo" / part)
     assert project().folder == folder
+    assert "twofold[demo]>=" in (folder / "pyproject.toml").read_text("utf-8")
     assert Settings.from_environment({}).home == folder / ".twofold"
     assert len(load(folder / "tables").require_sound().tables) == len(load(ROOT / "demo" / "tables").tables)
 
