@@ -103,7 +103,7 @@ MOST_LINES_OF_A_PART = {
     "analysts": 850,
     "dags": 2_750,
     "testing": 750,
-    "cli": 7_850,
+    "cli": 7_900,
     "demo": 4_050,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""
