@@ -29,13 +29,14 @@ class User:
     home: Path
 
     def run(self, folder: Path, *command: str) -> str:
-        """Runs a command of the environment, with nothing of this process but Java, and prints how long it took."""
+        """Runs a command of the environment, which of this process has Java and the network, and prints its time."""
         java = str(Path(str(shutil.which("java"))).parent)
+        ours = ("TWOFOLD_", "PYTHON", "PYTEST", "VIRTUAL_ENV", "XDG_")
         variables = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(ours)},
             "HOME": str(self.home),
             "PATH": os.pathsep.join([str(self.home / "venv" / "bin"), java, "/usr/bin", "/bin"]),
             "COLUMNS": "80",
-            **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
         }
         began = time.monotonic()
         ran = subprocess.run(
