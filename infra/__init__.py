@@ -5,8 +5,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 """The platform's own files: where it is installed, or the root of its checkout."""
 
-_IS_CHECKOUT = (PACKAGE / "twofold").is_file()
-COMMAND = "./twofold" if _IS_CHECKOUT else "twofold"
+IS_CHECKOUT = (PACKAGE / "twofold").is_file()
+"""Whether it runs from its checkout, which has a launcher."""
+COMMAND = "./twofold" if IS_CHECKOUT else "twofold"
 """How one calls the platform, for texts: by the launcher of its checkout, else by its script on the path."""
-DOCS = "docs" if _IS_CHECKOUT else str(PACKAGE / "docs")
+DOCS = "docs" if IS_CHECKOUT else str(PACKAGE / "docs")
 """Where its pages are, for texts."""

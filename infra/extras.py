@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from pathlib import Path
 
-from twofold.infra import PACKAGE
+from twofold.infra import IS_CHECKOUT
 from twofold.infra.errors import MissingTool
 
 EXTRAS = {
@@ -73,7 +73,7 @@ def _missing(module: str) -> MissingTool:
     package, extra = _packages().get(module, (module.replace("_", "-"), ""))
     purpose = f", for {EXTRAS[extra]}," if extra else ""
     wanted = f'"twofold[{extra}]"' if extra else "twofold"
-    command = "make setup" if (PACKAGE / "twofold").is_file() else f"pip install {wanted}"
+    command = "make setup" if IS_CHECKOUT else f"pip install {wanted}"
     return MissingTool(f"The package {package}{purpose} is not installed.", hint=f"`{command}` installs it.")
 
 

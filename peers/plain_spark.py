@@ -51,7 +51,7 @@ def start(spark: SparkSession, table: Table, task: Task, max_offsets: int) -> St
     """The query of a table: the rows of a join are appended, windows are merged by `foreachBatch`."""
     from delta.tables import DeltaTable
 
-    sources = [source for source in registry_of(task.tables).upstream(table) if isinstance(source, Topic)]
+    sources = registry_of(task.tables).topics_of(table)
     inputs = {source.name: events(spark, source, table, task, max_offsets) for source in sources}
     rows = table.derive(**inputs).drop(*(table.lineage_columns or ()))
     place = str(task.home / table.name)

@@ -133,10 +133,7 @@ class Facts:
         An upper bound of what their streams dropped: each of them also waited for its slowest input.
         """
         tables = {
-            table.full_name: (
-                table.watermark_ms,
-                [d.full_name for d in registry.upstream(table) if isinstance(d, Topic)],
-            )
+            table.full_name: (table.watermark_ms, [topic.full_name for topic in registry.topics_of(table)])
             for table in registry.in_order()
             if table.closes_at
         }

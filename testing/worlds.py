@@ -214,8 +214,8 @@ class World:
 
     def topics_of(self, tables: Iterable[str]) -> list[Topic]:
         """Returns the topics that these tables themselves read."""
-        sources = [source for name in tables for source in self.registry.upstream(self.registry.find_table(name))]
-        return list({source.full_name: source for source in sources if isinstance(source, Topic)}.values())
+        read = (topic for name in tables for topic in self.registry.topics_of(self.registry.find_table(name)))
+        return list({topic.full_name: topic for topic in read}.values())
 
     def _ranks(self) -> list[list[Table]]:
         """Returns tables that read topics only, then those that read these, and so on."""

@@ -13,6 +13,7 @@ import typer
 
 from twofold.cli.console import out
 from twofold.infra.errors import BadArgument
+from twofold.infra.project.home_format import version
 from twofold.infra.project.project import FILE
 
 FILES = {
@@ -244,14 +245,12 @@ def write_project(
     Raises:
         BadArgument: there is something in the folder, or its name cannot be that of a project.
     """
-    from importlib.metadata import version
-
     folder = folder.expanduser().resolve()
     if not folder.name.replace("-", "_").isidentifier() or not folder.name.isascii():
         raise BadArgument(f"{folder.name!r} cannot name a project.", hint="Use letters, digits, - and _.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadArgument(f"{folder} exists already, and is not empty.", hint="Choose another name.")
-    words = {"name": folder.name, "version": version("twofold"), "extra": extra}
+    words = {"name": folder.name, "version": version(), "extra": extra}
     files = {name: Template(text).substitute(words) for name, text in FILES.items()}
     if own is not None:
         files = {**{name: text for name, text in files.items() if not name.startswith(_SAMPLE)}, **own}

@@ -39,5 +39,5 @@ def test_days_of_a_carrier_begin_at_midnight_in_new_york(assert_rows):
 
 
 def test_stream_and_batch_agree_on_delays(assert_parity):
-    """Sends made departures, of which some are late, some are repeated, and some cannot be read."""
+    """Sends made departures: some are late, some are repeated, some cannot be read."""
     assert_parity("flights.delays_by_hour")

@@ -12,7 +12,7 @@ from twofold.infra.errors import PortTaken
 
 HOST = "127.0.0.1"
 _STEP = 100
-"""From a taken port to the next candidate: below those that the system gives to clients, and easy to tell apart."""
+"""From a taken port to the next candidate: below those that the system gives to clients, and easy to distinguish."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,6 @@ from twofold.streaming.rebuild.state_replay import (
     whole_steps,
 )
 from twofold.tables.declare.table import Table
-from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.acceptance import definition, is_same, require_one_definition
 from twofold.tables.refresh.events.ingested_offsets import offsets_at
 from twofold.tables.refresh.open_platform import Platform
@@ -175,7 +174,7 @@ class Recover:
 
     def _ingested(self, last: MicroBatch) -> dict[str, dict[int, tuple[int, int]]]:
         """Returns the offsets of each topic that the last micro-batch and those before it read."""
-        topics = [source for source in self.live.registry.upstream(self.table) if isinstance(source, Topic)]
+        topics = self.live.registry.topics_of(self.table)
         return {
             topic.full_name: offsets_at(self.live.lake, topic, version - 1)[0]
             for topic, version in zip(topics, last.versions, strict=True)

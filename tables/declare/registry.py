@@ -131,6 +131,10 @@ class Registry:
         declared: dict[str, Topic | Table] = {**self.topics, **self.tables}
         return [declared[name] for name in self.input_names(table) if name in declared]
 
+    def topics_of(self, table: Table) -> list[Topic]:
+        """Lists the topics among the inputs of the table, in the order of its function's parameters."""
+        return [source for source in self.upstream(table) if isinstance(source, Topic)]
+
     def input_names(self, table: Table) -> list[str]:
         """Lists the full names of the table's inputs: `name` in its own domain takes precedence over `domain__name`."""
         names_of = {*self.topics, *self.tables, *self.faults}
@@ -414,7 +418,7 @@ def _check(table: Table, inference: Inference, registry: Registry) -> None:
     _check_records(table, registry)
     topics = {topic.name for topic in registry.domain_topics(table.domain)}
     require_none([*output_mistakes(table.outputs, table.name, inference.columns, table.closes_at, topics)])
-    for topic in (source for source in registry.upstream(table) if isinstance(source, Topic)):
+    for topic in registry.topics_of(table):
         named = zip(table.recompute_by, table.scope_in(topic), strict=True)
         renamed = [text for column, text in named if text not in (column, None) and text.isidentifier()]
         if missing := [name for name in renamed if name not in topic.columns]:
@@ -426,8 +430,7 @@ def _check(table: Table, inference: Inference, registry: Registry) -> None:
 
 
 def _check_records(table: Table, registry: Registry) -> None:
-    topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
-    taken = [topic.full_name for topic in topics if RECORD in topic.columns]
+    taken = [topic.full_name for topic in registry.topics_of(table) if RECORD in topic.columns]
     if table.lineage_columns and taken:
         raise TAKEN.error(columns=list(table.lineage_columns), topic=taken[0], record=RECORD)
 

@@ -17,7 +17,6 @@ from twofold.tables.declare.code_fingerprint import digest, fingerprint
 from twofold.tables.declare.personal import ending_columns
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
-from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.ingested_offsets import INGEST
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def definition(table: Table, registry: Registry) -> str:
     The identity of records is declared by the topics that the table reads: `dedup_keys` and `clock`. How they decode
     records is no part of it: events stay what they are until a replay, which reconcile carries through every table.
     """
-    topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
+    topics = registry.topics_of(table)
     if not topics or not registry.strategy(table).removes_repeats:
         return fingerprint(table)
     # Where a scope is of a person's values, copies of a record counted once for each value before.

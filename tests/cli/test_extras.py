@@ -133,11 +133,11 @@ except ImportError as failed:
     assert ran.stdout == "The package s3fs, for a lake or an archive on S3, is not installed.\n", ran.stderr
 
 
-def test_a_missing_package_is_installed_as_the_platform_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_package_is_installed_as_the_platform_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "marimo", None)
     with pytest.raises(MissingTool, match=r"for notebooks, is not installed\.\nHint: `make setup` installs it\."):
         require_extra("notebook")
-    monkeypatch.setattr("twofold.infra.extras.PACKAGE", tmp_path)
+    monkeypatch.setattr("twofold.infra.extras.IS_CHECKOUT", False)
     with pytest.raises(MissingTool, match=r'Hint: `pip install "twofold\[notebook\]"` installs it\.'):
         require_extra("notebook")
     with pytest.raises(

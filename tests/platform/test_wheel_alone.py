@@ -19,7 +19,7 @@ from tests.test_wheel import build
 pytestmark = [pytest.mark.prove, pytest.mark.platform]
 LONGEST_S = 900
 OTHERS = ("tables", "batch", "infra")
-"""Packages of somebody else, by names that are rooms here."""
+"""Packages of others, by names that are rooms here."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ def test_the_demo_runs_from_a_wheel(user: User, wheel: Path) -> None:
     place = user.home / "elsewhere"
     place.mkdir()
     try:
-        told = user.run(place, "twofold", "demo", "flights", "--days", "2", "--seconds", "5", "--steps", "none")
-        assert "cd twofold-demo" in told
+        shown = user.run(place, "twofold", "demo", "flights", "--days", "2", "--seconds", "5", "--steps", "none")
+        assert "cd twofold-demo" in shown
         answer = user.run(
             place / "twofold-demo", "twofold", "sql", "--json", "SELECT count(*) AS n FROM flights.flights"
         )

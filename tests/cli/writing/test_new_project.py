@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import shlex
 import subprocess
 import sys
 from functools import partial
@@ -28,13 +29,19 @@ if TYPE_CHECKING:
 WORKFLOW = ".github/workflows/twofold.yml"
 
 
-def run(folder: Path, *command: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TWOFOLD_", "PYTEST_"))}
-    ran = subprocess.run(
-        [sys.executable, "-P", "-m", *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+def shell(folder: Path, command: str, **variables: str) -> str:
+    """Run it as a user whose environment is active, with no setting but these."""
+    outer = {name: value for name, value in os.environ.items() if not name.startswith(("TWOFOLD_", "PYTEST_"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    own = {**outer, "PATH": path, **variables}
+    ran = subprocess.run(["sh", "-c", command], cwd=folder, env=own, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
     return ran.stdout
+
+
+def run(folder: Path, *command: str) -> str:
+    """Run a module of this environment, whatever the path has."""
+    return shell(folder, shlex.join([sys.executable, "-P", "-m", *command]))
 
 
 LOUD = '''
@@ -61,23 +68,6 @@ def test_capitals(assert_rows, assert_parity):
     assert_rows("loud_orders", orders=[{"order_id": "1", "shop": "s"}], gives=[{"order_id": "1", "shop": "S"}])
     assert_parity("loud_orders")
 """
-
-
-def shell(folder: Path, command: str) -> str:
-    """As a runner of the workflow does, with a lake of the project."""
-    own = {"TWOFOLD_LAKE": str(folder / "lake"), "TWOFOLD_SPARK": "local"}
-    outer = {name: value for name, value in os.environ.items() if not name.startswith(("TWOFOLD_", "PYTEST_"))}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    ran = subprocess.run(
-        ["sh", "-c", command],
-        cwd=folder,
-        env={**outer, **own, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
-    return ran.stdout
 
 
 def made(tmp_path: Path) -> Path:
@@ -120,7 +110,8 @@ def test_a_new_project_passes_what_its_workflow_runs(tmp_path: Path) -> None:
     written(folder, {"tables/cafe/loud_orders.py": LOUD, "tests/test_loud_orders.py": LOUD_TEST})
     jobs = yaml.safe_load((folder / WORKFLOW).read_text())["jobs"]
     commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
-    shown = [shell(folder, command) for command in commands if command.startswith(("twofold ", "pytest"))]
+    own = {"TWOFOLD_LAKE": str(folder / "lake"), "TWOFOLD_SPARK": "local"}
+    shown = [shell(folder, command, **own) for command in commands if command.startswith(("twofold ", "pytest"))]
     assert ["2 tables without a mistake" in shown[0], "4 passed" in shown[1], len(shown)] == [True, True, 3]
     plan = (folder / "plan.md").read_text()
     assert "cafe.orders: a new topic" in plan

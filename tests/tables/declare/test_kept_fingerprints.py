@@ -17,7 +17,7 @@ CHANGED = """
 Homes have rows of the other code: each of these tables and topics asks for a plan after an upgrade.
 If the change is no change of what the code does, write it so that its fingerprint stays: see _THEN in
 tables/declare/code_fingerprint.py, and _SAID_BEFORE in tables/refresh/events/decoding_fingerprint.py.
-If it is one, CHANGELOG.md says that the release asks for a plan of these; then write the file anew:
+If it is one, CHANGELOG.md says that the release asks for a plan of these; then write the file again:
 python -m tests.tables.declare.test_kept_fingerprints
 """
 
