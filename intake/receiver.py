@@ -5,52 +5,43 @@ from __future__ import annotations
 import http.client
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.readiness import until_answered
+from twofold.infra.process.service import ServerPort, Service, Wait, worker
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.code_fingerprint import digest
-from twofold.tables.declare.personal import personal_columns
+from twofold.infra.webhooks.webhook_secrets import add_missing
+from twofold.tables.declare.personal import encryption
 from twofold.tables.declare.registry import Registry, running
 from twofold.tables.declare.sources.webhook_topic import WebhookTopic, webhook_topics
-from twofold.tables.declare.topic import Topic
 
 NAME = "receiver"
 READY_S = 60.0
 
 
-def programs(settings: Settings, registry: Registry) -> list[Program]:
-    """Returns the receiver's program, which changes with the topics that it fills; none if there is no such topic."""
+def _programs(settings: Settings, registry: Registry) -> list[Program]:
+    """Returns the receiver's program, which changes with the topics that it fills; each of them gets a secret."""
     topics = webhook_topics(registry)
-    if not topics:
-        return []
+    add_missing(settings, [topic.full_name for topic in topics])
     filled = " ".join(f"{t.full_name}:{t.scheme}:{t.event_time}:{t.max_bytes}:{encryption(t)}" for t in topics)
-    return [
-        Program(
-            name=NAME,
-            command=[sys.executable, "-P", "-m", "twofold.intake.receiver"],
-            environment={**settings.environment(), "DECLARATIONS": filled},
-            stage=1,
-            stop_wait_s=40,
-        )
-    ]
+    return [worker(settings, NAME, [sys.executable, "-P", "-m", "twofold.intake.receiver"], filled, stop_wait_s=40)]
 
 
-def encryption(topic: Topic) -> str:
-    """Hashes what says which values of a record are encrypted; empty if none are."""
-    return digest([repr(topic.schema), topic.unknown_fields]) if personal_columns(topic) else ""
+def _ready(settings: Settings, registry: Registry) -> Iterator[Wait]:
+    if webhook_topics(registry):
+        yield Wait(f"Receiver of webhooks at {settings.receiver_address}", lambda: _wait_ready(settings))
 
 
-def wait_ready(settings: Settings) -> None:
-    """Waits until the receiver answers.
+def _addresses(settings: Settings, registry: Registry, _: bool) -> Iterator[tuple[str, str]]:
+    if topics := webhook_topics(registry):
+        yield "Webhooks", f"{settings.receiver_address}/{topics[0].domain}/{topics[0].name}"
+        yield "", f"secrets in {settings.webhook_secrets_file}"
 
-    Raises:
-        ProcessFailed: it did not within `READY_S`.
-    """
 
+def _wait_ready(settings: Settings) -> None:
     def ask() -> None:
         connection = http.client.HTTPConnection(HOST, settings.webhook_port, timeout=5)
         try:
@@ -65,6 +56,17 @@ def wait_ready(settings: Settings) -> None:
             connection.close()
 
     until_answered(ask, ProcessFailed, READY_S)
+
+
+SERVICE = Service[Registry](
+    name=NAME,
+    stage="workers",
+    needed=lambda _, registry: bool(webhook_topics(registry)),
+    programs=_programs,
+    ready=_ready,
+    ports=[ServerPort("webhook_port", "the receiver of webhooks", NAME)],
+    addresses=_addresses,
+)
 
 
 def main(settings: Settings, topics: Sequence[WebhookTopic]) -> None:

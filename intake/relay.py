@@ -22,10 +22,11 @@ from twofold.infra import COMMAND
 from twofold.infra.capture.captured_table import INTAKE
 from twofold.infra.errors import BrokerUnreachable, ProcessFailed
 from twofold.infra.process.file_locks import exclusive
+from twofold.infra.process.service import Service, worker
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project.chosen_domains import relay_name
 from twofold.infra.project.settings import Settings
-from twofold.intake.receiver import encryption
+from twofold.tables.declare.personal import encryption
 from twofold.tables.declare.registry import Registry, running
 from twofold.tables.declare.sources.captured_topic import is_relayed
 from twofold.tables.declare.topic import Topic
@@ -52,18 +53,16 @@ def relayed_topics(registry: Registry, domain: str) -> list[Topic]:
     return [topic for topic in registry.domain_topics(domain) if is_relayed(topic)]
 
 
-def programs(settings: Settings, registry: Registry) -> Iterator[Program]:
+def _programs(settings: Settings, registry: Registry) -> Iterator[Program]:
     """Yields the relay of each domain that needs one; it changes with what it has to encrypt."""
     for domain in registry.domains:
         if topics := relayed_topics(registry, domain):
             declared = " ".join(f"{topic.full_name}:{encryption(topic)}" for topic in topics)
-            yield Program(
-                name=relay_name(domain),
-                command=[sys.executable, "-P", "-m", "twofold.intake.relay", domain],
-                environment={**settings.environment(), "DECLARATIONS": declared},
-                stage=1,
-                stop_wait_s=20,
-            )
+            command = [sys.executable, "-P", "-m", "twofold.intake.relay", domain]
+            yield worker(settings, relay_name(domain), command, declared, stop_wait_s=20)
+
+
+SERVICE = Service[Registry](name="relay", stage="workers", programs=_programs, loads_code=True)
 
 
 @dataclass

@@ -91,19 +91,19 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 17_550,
+    "infra": 17_700,
     "quality": 1_550,
     "tables": 13_750,
-    "streaming": 3_500,
-    "outputs": 3_100,
-    "batch": 8_500,
+    "streaming": 3_600,
+    "outputs": 3_150,
+    "batch": 8_600,
     "intake": 950,
     "status": 2_650,
     "page": 1_850,
     "analysts": 850,
     "dags": 2_750,
     "testing": 750,
-    "cli": 7_900,
+    "cli": 7_550,
     "demo": 4_050,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,17 +11,14 @@ import typer
 from rich.markup import escape
 from rich.panel import Panel
 
-from twofold.cli.capture_start import captures_tables, wait_for_tables
 from twofold.cli.commands.outputs_commands import outputs_table
 from twofold.cli.console import Json, err, make_table, out, print_json, step
-from twofold.cli.outputs_start import keeps_copies
 from twofold.infra import COMMAND, DOCS
 from twofold.infra.errors import LogGap, TwofoldError
-from twofold.infra.project.settings import ADMIN, PREFIX, Settings
+from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import NOTHING, shown_age, shown_bytes, shown_duration
 
 if TYPE_CHECKING:
-    from twofold.infra.postgres.database_connection import Address
     from twofold.infra.process.doctor import Finding
     from twofold.status.snapshot import QueryState, Snapshot, TableState, TopicState
     from twofold.tables.declare.registry import Registry
@@ -49,13 +46,13 @@ def up(
     chosen is stopped, as are a database and its capture that no chosen domain needs; the domain's data stays. Captured
     tables that the database does not have yet are named; at a terminal it waits for them.
     """
-    from twofold.cli.platform_start import start_platform
+    from twofold.cli.platform_start import start_platform, wait_for_tables
 
-    settings, registry = start_platform(
-        Settings.from_environment(), domains or (), airflow=airflow, streams=streams, spark=spark
-    )
+    wanted = {"airflow": airflow, "stream": streams, "outputs": streams, "spark": spark}
+    without = [name for name, is_wanted in wanted.items() if not is_wanted]
+    settings, registry = start_platform(Settings.from_environment(), domains or (), without=without)
     out.print()
-    print_addresses(settings, registry, airflow=airflow, with_passwords=show_passwords)
+    print_addresses(settings, registry, without=without, with_passwords=show_passwords)
     _print_not_run(registry)
     wait_for_tables(settings, registry)
 
@@ -67,13 +64,15 @@ def setup() -> None:
     """
     from subprocess import SubprocessError
 
+    from twofold.cli.services import needed
+    from twofold.infra.process.service import jars_of
     from twofold.infra.project import jars
     from twofold.infra.spark import class_data_sharing
     from twofold.tables.declare.registry import running
 
     settings = Settings.from_environment()
     with step(f"JVM jars in {settings.jars}") as fetching:
-        jars.ensure(settings, jars.needed(settings, captures=captures_tables(running(settings))), fetching.count)
+        jars.ensure(settings, jars_of(needed(settings, running(settings))), fetching.count)
     try:
         with step("An archive of their classes"):
             class_data_sharing.ensure(settings)
@@ -131,6 +130,7 @@ def status(as_json: Json = False) -> None:
 
 def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
+    from twofold.cli.services import needed
     from twofold.infra.delta.lake import Lake
     from twofold.infra.process.doctor import examine
     from twofold.status.findings import declarations_finding, streams_finding, webhook_findings
@@ -139,17 +139,11 @@ def doctor(as_json: Json = False) -> None:
     from twofold.status.parts.outputs import outputs_finding
     from twofold.status.parts.unloaded_dags import dags_finding
     from twofold.tables.declare.registry import running
-    from twofold.tables.declare.sources.webhook_topic import webhook_topics
 
     settings = Settings.from_environment()
     registry = running(settings)
     findings = [
-        *examine(
-            settings,
-            captures=captures_tables(registry),
-            webhooks=bool(webhook_topics(registry)),
-            copies=keeps_copies(registry),
-        ),
+        *examine(settings, needed(settings, registry)),
         declarations_finding(Lake(settings), registry),
         streams_finding(settings, registry),
         dags_finding(settings, registry),
@@ -171,37 +165,28 @@ def page() -> None:
 
     It only reads, and asks for a user of Airflow and the password.
     """
+    from twofold.infra.airflow.airflow_processes import shown_users
     from twofold.infra.process.server_ports import own_ports
-    from twofold.page.server.standalone import address, page_port, serve
+    from twofold.page.server.standalone import PORT, address, serve
 
     settings = Settings.from_environment()
-    with own_ports(settings, [page_port(settings)]) as own:
-        out.print(f"{address(own)}  [dim]{'; '.join(map(escape, _users(own, False)))}; stop it with Ctrl-C[/]")
+    with own_ports(settings, [PORT]) as own:
+        out.print(f"{address(own)}  [dim]{'; '.join(map(escape, shown_users(own, False)))}; stop it with Ctrl-C[/]")
         serve(own)
 
 
 def print_addresses(
-    settings: Settings, registry: Registry, *, airflow: bool = True, with_passwords: bool = False
+    settings: Settings, registry: Registry, *, without: Collection[str] = (), with_passwords: bool = False
 ) -> None:
-    """Prints the addresses of the platform's pages, and the next commands."""
-    from twofold.tables.declare.sources.webhook_topic import webhook_topics
+    """Prints the addresses of the platform's services, without those of these names, and the next commands."""
+    from twofold.cli.services import SERVICES
 
-    lines = []
-    if airflow:
-        lines += [("Airflow", settings.airflow_address), *(("", user) for user in _users(settings, with_passwords))]
-        lines += [("Page", f"{settings.airflow_address}/twofold/")]
-    for at, names in _databases(settings, registry).items():
-        from twofold.infra.postgres.database_connection import password_file
-
-        lines += [("Database", f"{at.host}:{at.port}, database {' and '.join(names)}")]
-        word = at.password if with_passwords else f"in {password_file(settings)}"
-        lines += [("", f"user {at.user}, password {word}")]
-    if topics := webhook_topics(registry):
-        lines += [("Webhooks", f"{settings.receiver_address}/{topics[0].domain}/{topics[0].name}")]
-        lines += [("", f"secrets in {settings.webhook_secrets_file}")]
+    lines: list[tuple[str, str]] = []
+    for service in reversed(SERVICES):
+        if service.name not in without:
+            lines += service.addresses(settings, registry, with_passwords)
     searched = [table.full_name for table, output in registry.outputs() if output.kind == "search"]
     lines += [
-        ("Kafka", settings.bootstrap_servers),
         ("Spark", f"{COMMAND} spark"),
         *(("Query", f'{COMMAND} sql "FROM {table.full_name} LIMIT 5"') for table in registry.in_order()[-1:]),
         *(("Search", f"{COMMAND} search {name} WORD") for name in searched[:1]),
@@ -210,32 +195,6 @@ def print_addresses(
     ]
     body = "\n".join(f"[dim]{name:<9}[/]{escape(text)}" for name, text in lines)
     out.print(Panel(body, title="Twofold is running", expand=False))
-
-
-def _users(settings: Settings, with_passwords: bool) -> list[str]:
-    """Returns a line for each user of Airflow, with the password or where it is."""
-    from twofold.infra.airflow.airflow_processes import directory, passwords
-
-    words = passwords(settings)
-    if not with_passwords:
-        own = {ADMIN: f"as {PREFIX}AIRFLOW_PASSWORD has it"} if settings.airflow_password else {}
-        words = {name: f"in {directory(settings)}/secrets/{name}.password" for name in words} | own
-    return [f"user {name}, password {word}, {settings.roles[name]}" for name, word in words.items()]
-
-
-def _databases(settings: Settings, registry: Registry) -> dict[Address, list[str]]:
-    """Maps the supervised servers, without a database, to the databases that are used."""
-    if not captures_tables(registry) and not keeps_copies(registry):
-        return {}
-    from twofold.infra.postgres.database_connection import address, supervised_address
-    from twofold.outputs.targets.open_target import DATABASE
-
-    used = [address(settings)] if captures_tables(registry) and settings.supervises_database else []
-    used += [supervised_address(settings, DATABASE)] if keeps_copies(registry) else []
-    databases: dict[Address, list[str]] = {}
-    for at in used:
-        databases.setdefault(at._replace(dbname=""), []).append(at.dbname)
-    return databases
 
 
 def _print_not_run(registry: Registry) -> None:

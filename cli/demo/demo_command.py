@@ -100,10 +100,15 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
     from twofold.cli.demo.mission import run_steps
     from twofold.cli.platform_start import start_platform
     from twofold.demo.traffic.sources import DATABASES, FOLLOWED, MISSIONS, source_of
+    from twofold.infra.postgres.postgres_server import wait_ready
 
     began = time.monotonic()
     out.rule("[bold]1[/] Start the platform", align="left")
-    database = DATABASES.get(domain)
+
+    def make_tables(settings: Settings, _: Registry) -> None:
+        if database := DATABASES.get(domain):
+            wait_ready(settings)
+            database.create_tables(settings)
 
     def send(settings: Settings, registry: Registry) -> None:
         out.rule(f"[bold]2[/] Replay {source_of(domain).WHAT} through Kafka", align="left")
@@ -111,8 +116,7 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
         replayed = MISSIONS[domain].topic if domain in MISSIONS and "replay" in steps else None
         _stream(settings, registry, domain, start, end, seconds, replayed)
 
-    prepare = database.create_tables if database else None
-    settings, registry = start_platform(settings, [domain], prepare_database=prepare, meanwhile=send)
+    settings, registry = start_platform(settings, [domain], before={"connect": make_tables, "spark": send})
     out.rule("[bold]3[/] Let Airflow correct, recompute and check", align="left")
     unexplained = _correct(settings, domain)
     if domain in MISSIONS and steps:

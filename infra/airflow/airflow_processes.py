@@ -20,7 +20,7 @@ from twofold.infra.process.ports import HOST
 from twofold.infra.process.secret_files import ensure_secret
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project.project import project
-from twofold.infra.project.settings import ADMIN, Settings
+from twofold.infra.project.settings import ADMIN, PREFIX, Settings
 
 DAGS = PACKAGE / "dags"
 # Without --skip-serve-logs two of them would serve their logs to the world, on fixed ports.
@@ -176,6 +176,15 @@ def passwords(settings: Settings) -> dict[str, str]:
         if name != ADMIN or not settings.airflow_password
     }
     return {ADMIN: settings.airflow_password, **made}
+
+
+def shown_users(settings: Settings, with_passwords: bool) -> list[str]:
+    """Returns a line for each user, with the password or where it is."""
+    words = passwords(settings)
+    if not with_passwords:
+        own = {ADMIN: f"as {PREFIX}AIRFLOW_PASSWORD has it"} if settings.airflow_password else {}
+        words = {name: f"in {directory(settings)}/secrets/{name}.password" for name in words} | own
+    return [f"user {name}, password {word}, {settings.roles[name]}" for name, word in words.items()]
 
 
 def _secret(settings: Settings, name: str, make: Callable[[], str] | None = None) -> str:

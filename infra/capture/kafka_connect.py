@@ -12,7 +12,6 @@ from twofold.infra import COMMAND
 from twofold.infra.errors import ConnectUnreachable, ProcessFailed
 from twofold.infra.java import java
 from twofold.infra.kafka.broker import CONSOLE, as_properties
-from twofold.infra.postgres.database_connection import address
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.readiness import until_answered
 from twofold.infra.process.supervisord import Program
@@ -57,6 +56,8 @@ def prepare(settings: Settings) -> None:
     Raises:
         MissingTool: no Java, or jars that cannot be fetched.
     """
+    from twofold.infra.postgres.database_connection import address
+
     jars.ensure(settings, ["connect", "broker"])  # its log is written by a library of the broker
     _properties(settings).parent.mkdir(parents=True, exist_ok=True)
     _logging(settings).write_text(LOGGING)

@@ -12,7 +12,6 @@ from pathlib import Path
 from twofold.infra import COMMAND
 from twofold.infra.errors import DatabaseUnreachable, ProcessFailed
 from twofold.infra.extras import package_folder
-from twofold.infra.postgres.database_connection import USER, connected_to, password, query, supervised_address
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.readiness import until_answered
 from twofold.infra.process.supervisord import Program
@@ -71,6 +70,8 @@ def prepare(settings: Settings) -> None:
         MissingTool: the package with PostgreSQL is not installed.
         ProcessFailed: `initdb` refuses, or the server's user cannot enter the home.
     """
+    from twofold.infra.postgres.database_connection import USER, password
+
     target = data_directory(settings)
     if target.exists():
         return
@@ -103,6 +104,8 @@ def wait_ready(settings: Settings, timeout_s: float = READY_S) -> None:
     Raises:
         DatabaseUnreachable: it did not within `timeout_s`.
     """
+    from twofold.infra.postgres.database_connection import query
+
     until_answered(lambda: query(settings, "SELECT 1"), DatabaseUnreachable, timeout_s)
 
 
@@ -112,6 +115,8 @@ def ensure_database(settings: Settings, name: str) -> None:
     Raises:
         DatabaseUnreachable: the server does not answer within three minutes.
     """
+    from twofold.infra.postgres.database_connection import connected_to, supervised_address
+
     at = supervised_address(settings)
 
     def ensure() -> None:

@@ -10,13 +10,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from twofold.infra import COMMAND, PACKAGE
 from twofold.infra.errors import TwofoldError
 from twofold.infra.java import NEWEST, OLDEST, java, java_version
 from twofold.infra.process import supervisor, supervisord
 from twofold.infra.process.ports import holder, is_free
-from twofold.infra.process.server_ports import ServerPort, open_ports, server_ports
+from twofold.infra.process.server_ports import open_ports
+from twofold.infra.process.service import ServerPort, Service, jars_of, ports_of
 from twofold.infra.project import jars
 from twofold.infra.project.settings import Settings
 
@@ -37,25 +39,17 @@ class Finding:
     hint: str
 
 
-def examine(
-    settings: Settings, *, captures: bool = False, webhooks: bool = False, copies: bool = False
-) -> list[Finding]:
-    """Checks everything that the platform needs; changes nothing and needs no network.
-
-    Args:
-        captures: tables of a database are captured, which needs further servers.
-        webhooks: topics are filled by webhooks, which needs a receiver.
-        copies: the supervised database has copies of tables.
-    """
+def examine(settings: Settings, services: Sequence[Service[Any]]) -> list[Finding]:
+    """Checks everything that the platform needs with these services; changes nothing and needs no network."""
     return [
         _python(),
         _java(),
         _memory(settings),
         _disk(settings),
         _home(settings),
-        *_ports(settings, server_ports(settings, captures=captures, webhooks=webhooks, copies=copies)),
+        *_ports(settings, ports_of(services)),
         *([_packages(locked)] if (locked := PACKAGE / "requirements.txt").exists() else []),
-        _jars(settings, jars.needed(settings, captures=captures)),
+        _jars(settings, jars_of(services)),
         _socket(settings),
     ]
 
@@ -122,12 +116,12 @@ def _ports(settings: Settings, ports: Sequence[ServerPort]) -> Iterator[Finding]
     ours = {process.pid for process in supervisor.state(settings)} - {None}
     chosen_later = open_ports(settings, ports)
     for port in ports:
-        free = is_free(port.number)
-        held_by = None if free else holder(port.number)
+        free = is_free(port.number(settings))
+        held_by = None if free else holder(port.number(settings))
         mine = held_by is not None and _is_or_descends_from(held_by.pid, ours)
         taken = f"taken by {held_by or 'another process'}{'; `up` chooses another' if port in chosen_later else ''}"
         yield Finding(
-            name=f"Port {port.number}",
+            name=f"Port {port.number(settings)}",
             ok=free or mine or port in chosen_later,
             found="free" if free else "this platform listens" if mine else taken,
             expected="free, or ours",

@@ -7,65 +7,16 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import NamedTuple
 
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.process.ports import marked, marked_free, require_free
+from twofold.infra.process.service import ServerPort
 from twofold.infra.process.supervisord import configuration_file
 from twofold.infra.project.home_format import format_file
-from twofold.infra.project.settings import PREFIX, Settings, kept_ports, named_settings, ports_file
+from twofold.infra.project.settings import Settings, kept_ports, named_settings, ports_file
 
 _CHOOSING_S = 60.0
-
-
-class ServerPort(NamedTuple):
-    """A port, the environment variable that chooses it, who listens there, and what the supervisor calls that."""
-
-    number: int
-    setting: str
-    server: str
-    program: str
-
-    @property
-    def name(self) -> str:
-        """Its name among the settings."""
-        return self.setting.removeprefix(PREFIX).lower()
-
-
-def server_ports(
-    settings: Settings,
-    *,
-    airflow: bool = True,
-    spark: bool = True,
-    captures: bool = False,
-    webhooks: bool = False,
-    copies: bool = False,
-) -> list[ServerPort]:
-    """Lists the ports of the servers that the platform runs with these settings.
-
-    Args:
-        captures: tables of a database are captured.
-        webhooks: topics are filled by webhooks.
-        copies: the supervised database has copies of tables.
-    """
-    ports = []
-    if settings.supervises_broker:
-        ports += [
-            ServerPort(settings.kafka_port, "TWOFOLD_KAFKA_PORT", "the Kafka broker", "broker"),
-            ServerPort(settings.controller_port, "TWOFOLD_CONTROLLER_PORT", "the broker's controller", "broker"),
-        ]
-    if airflow:
-        ports.append(ServerPort(settings.airflow_port, "TWOFOLD_AIRFLOW_PORT", "Airflow", "airflow-api-server"))
-    if spark and settings.supervises_spark:
-        ports.append(ServerPort(settings.spark_port, "TWOFOLD_SPARK_PORT", "the Spark server", "spark"))
-    if copies or (captures and settings.supervises_database):
-        ports.append(ServerPort(settings.database_port, "TWOFOLD_DATABASE_PORT", "the database", "database"))
-    if captures:
-        ports.append(ServerPort(settings.connect_port, "TWOFOLD_CONNECT_PORT", "Kafka Connect", "connect"))
-    if webhooks:
-        ports.append(ServerPort(settings.webhook_port, "TWOFOLD_WEBHOOK_PORT", "the receiver of webhooks", "receiver"))
-    return ports
 
 
 @contextmanager
@@ -78,15 +29,15 @@ def own_ports(settings: Settings, ports: Sequence[ServerPort]) -> Iterator[Setti
         with exclusive(settings.home / "run" / "ports.lock", patience_s=_CHOOSING_S):
             named = named_settings(os.environ)
             kept = {name: int(str(port.value)) for name, port in kept_ports(settings.home).items()}
-            chosen = {port.name: port.number for port in ports if port.name not in (*named, *kept)}
+            chosen = {port.name: port.number(settings) for port in ports if port.name not in (*named, *kept)}
             for port in open_ports(settings, ports):
-                chosen[port.name] = marks.enter_context(marked_free(port.number)).getsockname()[1]
+                chosen[port.name] = marks.enter_context(marked_free(port.number(settings))).getsockname()[1]
             if chosen:
                 write_atomically(ports_file(settings.home), json.dumps({**kept, **chosen}, indent=2) + "\n")
         own = {name: number for name, number in {**kept, **chosen}.items() if name not in named}
         settings = replace(settings, **own)  # type: ignore[arg-type]
         for port in ports:
-            if mark := marked(getattr(settings, port.name)):
+            if mark := marked(port.number(settings)):
                 marks.enter_context(mark)
         yield settings
 
@@ -107,4 +58,5 @@ def require_free_ports(settings: Settings, ports: Sequence[ServerPort]) -> None:
     """
     kept, file = kept_ports(settings.home), ports_file(settings.home)
     for port in ports:
-        require_free(port.number, port.setting, port.server, kept_in=file if port.name in kept else None)
+        kept_in = file if port.name in kept else None
+        require_free(port.number(settings), port.setting, port.server, kept_in=kept_in)

@@ -62,13 +62,13 @@ def pinned(lock: Path = LOCK) -> tuple[Jar, ...]:
     return tuple(_jar(*line) for line in lines)
 
 
-def ensure(settings: Settings, configurations: Sequence[Configuration] = (), count: Count = lambda *_: None) -> None:
+def ensure(settings: Settings, configurations: Sequence[Configuration], count: Count = lambda *_: None) -> None:
     """Fetches the pinned jars into `settings.jars/<configuration>` and removes all others there.
 
     Returns immediately if they are there. Safe if several processes call it at once: one resolves, the others wait.
 
     Args:
-        configurations: what needs them; none: all.
+        configurations: what needs them.
         count: called by a thread while they are fetched, with the number of jars that are there, and of all.
 
     Raises:
@@ -78,7 +78,7 @@ def ensure(settings: Settings, configurations: Sequence[Configuration] = (), cou
         return
     settings.jars.mkdir(parents=True, exist_ok=True)
     with _only_one(settings.jars / ".lock"):
-        missing = [one for one in configurations or _configurations(pinned()) if not is_complete(settings, [one])]
+        missing = [one for one in configurations if not is_complete(settings, [one])]
         wanted = [jar for jar in pinned() if jar.configuration in missing]
         if problems(settings.jars, wanted):
             with _counted(settings.jars.parent / "ivy", wanted, count):
@@ -87,18 +87,11 @@ def ensure(settings: Settings, configurations: Sequence[Configuration] = (), cou
             write_atomically(_stamp(settings, configuration), fingerprint(settings, configuration))
 
 
-def needed(settings: Settings, *, captures: bool) -> list[Configuration]:
-    """Returns what has jars that the platform needs, with or without a capture of a database."""
-    broker: list[Configuration] = ["broker"] if settings.supervises_broker or captures else []
-    connect: list[Configuration] = ["connect"] if captures else []
-    return ["spark", *broker, *connect]
-
-
-def is_complete(settings: Settings, configurations: Sequence[Configuration] = ()) -> bool:
+def is_complete(settings: Settings, configurations: Sequence[Configuration]) -> bool:
     """Whether the jars were verified against the current `jars.lock` and have kept their sizes and times since."""
     return all(
         (stamp := _stamp(settings, one)).exists() and stamp.read_text() == fingerprint(settings, one)
-        for one in configurations or _configurations(pinned())
+        for one in configurations
     )
 
 

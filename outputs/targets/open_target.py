@@ -24,7 +24,7 @@ from twofold.outputs.targets.search_index import SearchIndex
 from twofold.outputs.targets.topic_copy import TopicCopy
 from twofold.outputs.targets.webhook_queue import WebhookQueue
 from twofold.tables.declare.outputs.output import Output
-from twofold.tables.declare.outputs.postgres_output import PostgresOutput
+from twofold.tables.declare.outputs.postgres_output import COPIES, PostgresOutput
 from twofold.tables.declare.outputs.search_output import SearchOutput
 from twofold.tables.declare.outputs.topic_output import TopicOutput
 from twofold.tables.declare.outputs.webhook_output import WebhookOutput
@@ -32,9 +32,6 @@ from twofold.tables.declare.outputs.webhook_output import WebhookOutput
 if TYPE_CHECKING:
     from twofold.outputs.targets.webhook_sender import WebhookSender
     from twofold.tables.declare.table import Table
-
-DATABASE = "outputs"
-"""The database of the supervised server that has copies without a destination."""
 
 
 def open_target(lake: Lake, table: Table | Place, output: Output) -> Target:
@@ -61,7 +58,7 @@ def open_target(lake: Lake, table: Table | Place, output: Output) -> Target:
     from twofold.infra.postgres.database_connection import parsed_address, supervised_address
     from twofold.outputs.targets.postgres_copy import PostgresCopy
 
-    at = supervised_address(lake.settings, DATABASE)
+    at = supervised_address(lake.settings, COPIES)
     if output.destination:
         at = parsed_address("postgresql://" + _address(lake, table, output, "postgresql://"))
     return PostgresCopy(at=at, schema=table.domain, name=name, owner=f"{table.full_name}: {name}", note_refused=note)

@@ -11,12 +11,14 @@ from fastapi.security import HTTPBasic, HTTPBasicCredentials
 
 from twofold.infra.airflow.airflow_processes import passwords
 from twofold.infra.process.ports import HOST
-from twofold.infra.process.server_ports import ServerPort, require_free_ports
-from twofold.infra.project.settings import PREFIX, Settings
+from twofold.infra.process.server_ports import require_free_ports
+from twofold.infra.process.service import ServerPort
+from twofold.infra.project.settings import Settings
 from twofold.page.server.app import application
 
 _BASIC = HTTPBasic(realm="Twofold", auto_error=False)
 _NAMES = (HOST, "localhost")
+PORT = ServerPort("page_port", "the page", "page")
 
 
 def serve(settings: Settings) -> None:
@@ -27,7 +29,7 @@ def serve(settings: Settings) -> None:
     """
     import uvicorn
 
-    require_free_ports(settings, [page_port(settings)])
+    require_free_ports(settings, [PORT])
     uvicorn.run(
         application(settings, signed_in(settings)),
         host=HOST,
@@ -37,11 +39,6 @@ def serve(settings: Settings) -> None:
         server_header=False,
         proxy_headers=False,
     )
-
-
-def page_port(settings: Settings) -> ServerPort:
-    """Returns the port that `serve` listens on."""
-    return ServerPort(settings.page_port, f"{PREFIX}PAGE_PORT", "the page", "page")
 
 
 def address(settings: Settings) -> str:

@@ -15,6 +15,7 @@ from twofold.infra.extras import require_extra
 from twofold.infra.keys.ciphertext import PATTERN
 from twofold.quality.rules import Rule, matches
 from twofold.tables.algebra.mistake_list import require_none
+from twofold.tables.declare.code_fingerprint import digest
 from twofold.tables.declare.encodings import find_encoding
 from twofold.tables.declare.parameter_checks import NAME, require_columns
 from twofold.tables.declare.record_fields import Field
@@ -189,6 +190,11 @@ def token_of(column: str) -> Computed:
 def personal_columns(topic: Topic) -> Mapping[str, Personal]:
     """Returns the encrypted columns of a topic."""
     return {column: given for column, given in topic.schema.items() if isinstance(given, Personal)}
+
+
+def encryption(topic: Topic) -> str:
+    """Hashes what says which values of a record are encrypted; empty if none are."""
+    return digest([repr(topic.schema), topic.unknown_fields]) if personal_columns(topic) else ""
 
 
 def computed_columns(topic: Topic) -> Mapping[str, Computed]:

@@ -47,7 +47,7 @@ def test_what_goes_on_is_named_and_what_is_refused_is_a_fault(
     for said in SAYS.values() if is_live else [fault.message for fault in declared.unproved.values()]:
         assert said in found["found"]
         assert said in problems
-    with _starting(settings, [], airflow=False, spark=False) as (_, starting):
+    with _starting(settings, [], without=["airflow", "spark"]) as (_, starting):
         assert list(starting.tables) == list(declared.tables)
     out = capsys.readouterr().out
     assert [f"! {sentence}" in out for sentence in SAYS.values()] == [is_live, is_live]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.tables.declared import written
+from twofold.infra.errors import BadSetting
 from twofold.infra.process.doctor import examine
-from twofold.infra.process.server_ports import server_ports
 from twofold.infra.project.settings import Settings
-from twofold.intake.receiver import programs
+from twofold.intake.receiver import SERVICE
 from twofold.status.findings import webhook_findings
 from twofold.tables.declare.registry import Registry, load
 
@@ -27,15 +29,15 @@ def declared(folder: Path, text: str = FILE) -> Registry:
 
 def test_without_a_topic_of_webhooks_nothing_is_started(settings: Settings) -> None:
     flights = load().restricted_to(["flights"])
-    assert programs(settings, flights) == []
+    assert not SERVICE.needed(settings, flights)
+    assert list(SERVICE.ready(settings, flights)) == list(SERVICE.addresses(settings, flights, True)) == []
     assert webhook_findings(settings, flights) == []
-    assert "receiver" not in {port.program for port in server_ports(settings)}
 
 
 def test_the_program_changes_with_what_it_has_to_know(settings: Settings, tmp_path: Path) -> None:
-    [program] = programs(settings, declared(tmp_path / "one"))
-    [same] = programs(settings, declared(tmp_path / "two", FILE.replace("the bank", "a bank")))
-    [other] = programs(settings, declared(tmp_path / "three", FILE.replace("standard", "github")))
+    [program] = SERVICE.programs(settings, declared(tmp_path / "one"))
+    [same] = SERVICE.programs(settings, declared(tmp_path / "two", FILE.replace("the bank", "a bank")))
+    [other] = SERVICE.programs(settings, declared(tmp_path / "three", FILE.replace("standard", "github")))
     assert program.name == "receiver"
     assert program == same
     assert program != other
@@ -47,16 +49,25 @@ def test_the_program_changes_with_what_it_has_to_encrypt(settings: Settings, tmp
         FILE.replace('{"cents": "int"}', f'{{"payer": "string", {field}}}').replace("import ", "import personal, ")
         for field in fields
     ]
-    found = [programs(settings, declared(tmp_path / str(n), text)) for n, text in enumerate(texts)]
+    found = [list(SERVICE.programs(settings, declared(tmp_path / str(n), text))) for n, text in enumerate(texts)]
     assert found[0] != found[1] != found[2]
 
 
 def test_the_port_of_the_receiver_is_known_and_looked_at(settings: Settings) -> None:
-    [port] = [port for port in server_ports(settings, webhooks=True) if port.program == "receiver"]
-    assert (port.number, port.setting) == (18084, "TWOFOLD_WEBHOOK_PORT")
+    [port] = SERVICE.ports
+    assert (port.number(settings), port.setting, port.program) == (18084, "TWOFOLD_WEBHOOK_PORT", "receiver")
     assert settings.receiver_address == "http://127.0.0.1:18084"
-    assert "Port 18084" in {finding.name for finding in examine(settings, webhooks=True)}
-    assert "Port 18084" not in {finding.name for finding in examine(settings)}
+    assert "Port 18084" in {finding.name for finding in examine(settings, [SERVICE])}
+    assert "Port 18084" not in {finding.name for finding in examine(settings, [])}
+
+
+def test_each_topic_gets_a_secret_in_a_file_that_others_cannot_read(settings: Settings, tmp_path: Path) -> None:
+    registry = declared(tmp_path / "tables")
+    SERVICE.programs(settings, registry)
+    assert settings.webhook_secrets_file.read_text().startswith("bank.refunds = whsec_")
+    settings.webhook_secrets_file.chmod(0o644)
+    with pytest.raises(BadSetting, match="other users can read"):
+        SERVICE.programs(settings, registry)
 
 
 def test_the_doctor_names_a_topic_without_a_secret(settings: Settings, tmp_path: Path) -> None:

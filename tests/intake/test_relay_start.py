@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.tables.declared import written
 from twofold.infra.project.settings import Settings
-from twofold.intake.relay import programs, relayed_topics
+from twofold.intake.relay import SERVICE, relayed_topics
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import captures
 
@@ -30,16 +30,16 @@ def declared(folder: Path, text: str = FILE) -> Registry:
 
 def test_only_a_domain_with_captured_persons_has_a_relay(settings: Settings, tmp_path: Path) -> None:
     found = declared(tmp_path)
-    [program] = programs(settings, found)
+    [program] = SERVICE.programs(settings, found)
     assert program.name == "relay-big-bank"
     assert [topic.full_name for topic in relayed_topics(found, "big_bank")] == ["big_bank.clients"]
-    assert list(programs(settings, declared(tmp_path / "plain", PLAIN))) == []
-    assert list(programs(settings, found.restricted_to(["shop"]))) == []
+    assert list(SERVICE.programs(settings, declared(tmp_path / "plain", PLAIN))) == []
+    assert list(SERVICE.programs(settings, found.restricted_to(["shop"]))) == []
 
 
 def test_the_relay_changes_with_what_it_has_to_encrypt(settings: Settings, tmp_path: Path) -> None:
     texts = (FILE, FILE.replace("the", "a"), FILE.replace('domain_of("mail")', '"string"'))
-    found, same, other = ([*programs(settings, declared(tmp_path / str(n), t))] for n, t in enumerate(texts))
+    found, same, other = ([*SERVICE.programs(settings, declared(tmp_path / str(n), t))] for n, t in enumerate(texts))
     assert found == same
     assert found != other
 

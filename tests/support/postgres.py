@@ -18,7 +18,7 @@ from twofold.infra.postgres import postgres_server
 from twofold.infra.postgres.database_connection import query, supervised_address
 from twofold.infra.process.ports import free_port
 from twofold.infra.project.settings import Settings
-from twofold.outputs.targets.open_target import DATABASE
+from twofold.tables.declare.outputs.postgres_output import COPIES
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Server:
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """What a statement gives in the database of copies."""
-        at = supervised_address(self.settings, DATABASE)
+        at = supervised_address(self.settings, COPIES)
         with psycopg.connect(**at._asdict(), autocommit=True) as connection:
             cursor = connection.execute(sql)  # type: ignore[call-overload]
             return cursor.fetchall() if cursor.description else []
@@ -82,7 +82,7 @@ def running(home: Path) -> Iterator[Server]:
     postgres_server.prepare(server.settings)  # safe to repeat
     server.start()
     try:
-        postgres_server.ensure_database(server.settings, DATABASE)
+        postgres_server.ensure_database(server.settings, COPIES)
         yield server
     finally:
         server.stop()

@@ -10,6 +10,8 @@ from twofold.infra.extras import require_extra
 from twofold.quality.rules import Rule
 from twofold.tables.declare.outputs.output import Output
 
+COPIES = "outputs"
+"""The database of the supervised server that has copies without a destination."""
 _LONGEST = 63  # bytes of a name; PostgreSQL cuts longer ones off
 _TAKEN = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", "_key"})
 """Columns that each table of PostgreSQL has, and the one by which a copy finds its rows."""

@@ -5,31 +5,31 @@ from __future__ import annotations
 import json
 import socket
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.plant import plant
 from tests.tables.declared import written
 from twofold.cli.commands.platform_commands import print_addresses
-from twofold.cli.platform_start import _ensure_topics, _failed, _print_moved, _print_upgrade, _wait_spark
+from twofold.cli.platform_start import _ensure_topics, _print_moved, _print_upgrade
 from twofold.infra.airflow.airflow_processes import passwords
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.postgres.database_connection import password
 from twofold.infra.process import supervisord
-from twofold.infra.process.server_ports import own_ports, server_ports
+from twofold.infra.process.server_ports import own_ports
 from twofold.infra.process.supervisor import ProcessState
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project.chosen_domains import choose_domains
 from twofold.infra.project.home_format import version
 from twofold.infra.project.settings import Settings
+from twofold.infra.spark.spark_service import SERVICE as SPARK
 from twofold.status.observer import Observer
 from twofold.status.parts.captures import capture_findings
-from twofold.streaming.query.progress import Progress, read, write
+from twofold.streaming.query.progress import Progress, write
 from twofold.tables.declare.registry import load, running
 from twofold.tables.refresh.events import lost_offsets
 from twofold.tables.refresh.events.lost_offsets import Gap
@@ -51,22 +51,6 @@ def test_status_is_of_what_runs_and_names_what_does_not(cli: Cli, home: Path) ->
         "shop": ["broker", "stream-shop"]
     }
     assert {state["name"].partition(".")[0] for state in (*found["topics"], *found["tables"])} == {"shop"}
-
-
-def test_an_error_from_before_the_driver_started_is_not_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, registry, now = Settings(home=tmp_path / "home"), plant(tmp_path / "declared"), datetime.now(UTC)
-    driver = ProcessState(name="stream-plant", state="RUNNING", pid=7, uptime_s=60.0, starts=1, detail="")
-    monkeypatch.setattr("twofold.infra.process.supervisor.state", lambda _: [driver])
-    for query, age_s in {"hours": 5, "kept": 300, "newest": None, "gone": 5}.items():
-        failed_at = None if age_s is None else now - timedelta(seconds=age_s)
-        error = "" if age_s is None else f"fails at {query}"
-        write(settings, Progress(domain="plant", query=query, error=error, failed_at=failed_at))
-    assert [p.failed_at is None for p in read(settings)] == [False, False, False, True]
-    assert [(p.query, p.error) for p in _failed(settings, registry, "plant")] == [("hours", "fails at hours")]
-    monkeypatch.setattr("twofold.infra.process.supervisor.state", lambda _: [])
-    assert _failed(settings, registry, "plant") == []
 
 
 def test_status_leaves_out_queries_of_a_domain_that_is_not_run(cli: Cli, home: Path) -> None:
@@ -122,30 +106,13 @@ def test_commands_without_names_are_of_the_chosen_domains(
     assert asked == [[], [], ["shop"], shop]
 
 
-@pytest.mark.parametrize(
-    ("pid", "before", "is_new"), [(7, set(), True), (7, {5, 6}, True), (None, {5}, True), (7, {5, 7}, False)]
-)
-def test_a_spark_server_that_ran_before_is_not_warmed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pid: int | None, before: set[int], is_new: bool
-) -> None:
-    server = ProcessState(name="spark", state="RUNNING", pid=pid, uptime_s=60.0, starts=1, detail="")
-    asked: list[bool] = []
-    monkeypatch.setattr(
-        "twofold.infra.process.supervisor.state", lambda _: [replace(server, name="broker", pid=5), server]
-    )
-    monkeypatch.setattr("twofold.infra.spark.spark_client.wait_warm", lambda _, *, is_new: asked.append(is_new))
-    _wait_spark(Settings(home=tmp_path), before)
-    assert asked == [is_new]
-
-
 def test_up_says_which_ports_it_chose_and_settings_where_they_are_from(
     cli: Cli, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings(home=home)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         usual = replace(settings, spark_port=taken.getsockname()[1])
-        ports = [port for port in server_ports(usual) if port.program == "spark"]
-        with own_ports(usual, ports) as own:
+        with own_ports(usual, SPARK.ports) as own:
             _print_moved(usual, own)
             _print_moved(own, own)
     assert capsys.readouterr().out.startswith(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.postgres import Server
-from twofold.cli import capture_start
+from twofold.cli.platform_start import wait_for_tables
 from twofold.cli.writing.capture_scaffold import CapturedTable, copy_text, declared_type, write_captures
 from twofold.infra.capture.table_catalog import CatalogColumn, missing_tables
 from twofold.infra.errors import BadArgument
@@ -148,13 +148,13 @@ def test_up_says_which_tables_it_waits_for(database: Settings, root: Path, capsy
         "public.region",
         "public.part",
     ]
-    capture_start.wait_for_tables(database, registry)
+    wait_for_tables(database, registry)
     said = capsys.readouterr().out
     at = f"in the database postgres at 127.0.0.1:{database.database_port}"
     assert said.startswith(f"! Waiting to capture public.part, public.region {at}. All else runs.\n")
     assert said.count("public.region") == 1
     query(database, "CREATE TABLE region (id int); CREATE TABLE part (id int)")
-    capture_start.wait_for_tables(database, registry)
+    wait_for_tables(database, registry)
     assert capsys.readouterr().out == ""
     query(database, "DROP TABLE region; DROP TABLE part")
 

@@ -17,7 +17,7 @@ from twofold.infra.capture.log_marks import MARK_CHANGES
 from twofold.infra.errors import CaptureFailed
 from twofold.infra.postgres.database_connection import supervised_address
 from twofold.infra.project.settings import Settings
-from twofold.outputs.targets.open_target import DATABASE
+from twofold.tables.declare.outputs.postgres_output import COPIES
 
 CAPTURE = Capture(topic="bank.people", table="public.people")
 
@@ -111,7 +111,7 @@ def test_a_mark_is_written_after_transactions_and_else_once_a_minute(postgres: S
     assert (
         configuration(postgres.settings, replace(CAPTURE, writes_marks=True))["heartbeat.action.query"] == MARK_CHANGES
     )
-    at = supervised_address(postgres.settings, DATABASE)
+    at = supervised_address(postgres.settings, COPIES)
     with psycopg.connect(**at._asdict(), autocommit=True) as beats, psycopg.connect(**at._asdict()) as writer:
 
         def marks() -> int:

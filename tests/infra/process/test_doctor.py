@@ -8,17 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from twofold.infra.airflow.airflow_service import SERVICE as AIRFLOW
+from twofold.infra.kafka.broker_service import SERVICE as BROKER
 from twofold.infra.process import doctor, supervisord
 from twofold.infra.process.doctor import Finding
 from twofold.infra.project.settings import Settings
 
+SERVICES = [BROKER, AIRFLOW]
+
 
 def finding(settings: Settings, name: str) -> Finding:
-    return next(found for found in doctor.examine(settings) if found.name == name)
+    return next(found for found in doctor.examine(settings, SERVICES) if found.name == name)
 
 
 def test_every_finding_that_is_not_well_says_what_to_do(settings: Settings) -> None:
-    findings = doctor.examine(settings)
+    findings = doctor.examine(settings, SERVICES)
 
     assert {"Python", "Java", "Memory", "Disk", "Home", "Packages", "JVM jars", "Supervisor"} < {
         f.name for f in findings
@@ -38,11 +42,14 @@ def test_a_port_that_another_process_holds_is_found(settings: Settings, monkeypa
     assert "TWOFOLD_KAFKA_PORT" in found.hint
 
 
-def test_the_ports_of_a_broker_of_yours_are_not_looked_at(settings: Settings) -> None:
-    names = {found.name for found in doctor.examine(replace(settings, bootstrap="broker:9092"))}
-
-    assert f"Port {settings.kafka_port}" not in names
-    assert f"Port {settings.airflow_port}" in names
+def test_ports_and_jars_are_looked_at_of_the_services_that_are_needed(settings: Settings) -> None:
+    every, airflow = doctor.examine(settings, SERVICES), doctor.examine(settings, [AIRFLOW])
+    ports = {port.name: f"Port {port.number(settings)}" for service in SERVICES for port in service.ports}
+    assert set(ports) == {"kafka_port", "controller_port", "airflow_port"}
+    assert {found.name for found in every if found.name.startswith("Port")} == set(ports.values())
+    assert {found.name for found in airflow if found.name.startswith("Port")} == {ports["airflow_port"]}
+    expected = [found.expected for found in (*every, *airflow) if found.name == "JVM jars"]
+    assert expected == ["the 47 of jars.lock", "the 0 of jars.lock"]
 
 
 def test_a_missing_java_is_found(settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -84,11 +91,3 @@ def test_a_home_that_cannot_be_written_to_is_found(settings: Settings, tmp_path:
     (tmp_path / "file").touch()
 
     assert not finding(replace(settings, home=tmp_path / "file"), "Home").ok
-
-
-def test_ports_of_the_capture_matter_only_where_tables_are_captured(settings: Settings) -> None:
-    ports = {f"Port {settings.database_port}", f"Port {settings.connect_port}"}
-    assert not ports & {found.name for found in doctor.examine(settings)}
-    assert ports <= {found.name for found in doctor.examine(settings, captures=True)}
-    yours = replace(settings, database="postgresql://me:secret@db/shop")
-    assert f"Port {settings.database_port}" not in {found.name for found in doctor.examine(yours, captures=True)}

@@ -9,21 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from twofold.infra.airflow.airflow_service import SERVICE as AIRFLOW
 from twofold.infra.errors import BadSetting, PortTaken
+from twofold.infra.kafka.broker_service import SERVICE as BROKER
 from twofold.infra.process import supervisord
 from twofold.infra.process.ports import is_free
-from twofold.infra.process.server_ports import ServerPort, own_ports, require_free_ports, server_ports
+from twofold.infra.process.server_ports import own_ports, require_free_ports
+from twofold.infra.process.service import ports_of
 from twofold.infra.project.home_format import keep_format
 from twofold.infra.project.settings import Settings, given_settings, ports_file
 
-
-def broker_ports(settings: Settings) -> list[ServerPort]:
-    return server_ports(settings, airflow=False, spark=False)
+PORTS = ports_of([BROKER])
 
 
 def started(settings: Settings) -> Settings:
     """The settings of a platform that has come up."""
-    with own_ports(settings, broker_ports(settings)) as own:
+    with own_ports(settings, PORTS) as own:
         keep_format(own.home)
     return own
 
@@ -67,7 +68,7 @@ def test_a_named_port_is_neither_moved_nor_kept(settings: Settings, monkeypatch:
         own = started(settings)
         assert (own.kafka_port, kept(own)) == (settings.kafka_port, {"controller_port": settings.controller_port})
         with pytest.raises(PortTaken, match=r"TWOFOLD_KAFKA_PORT=<port>\."):
-            require_free_ports(own, broker_ports(own))
+            require_free_ports(own, PORTS)
 
 
 def test_a_kept_port_that_is_taken_later_is_refused_until_it_is_forgotten(settings: Settings) -> None:
@@ -75,7 +76,7 @@ def test_a_kept_port_that_is_taken_later_is_refused_until_it_is_forgotten(settin
     with socket.create_server(("127.0.0.1", own.kafka_port)):
         assert started(settings) == own
         with pytest.raises(PortTaken) as refused:
-            require_free_ports(own, broker_ports(own))
+            require_free_ports(own, PORTS)
         assert f"without {ports_file(own.home)}, `up` chooses" in str(refused.value)
         ports_file(own.home).unlink()
         assert started(settings).kafka_port != own.kafka_port
@@ -90,7 +91,7 @@ def test_a_home_of_before_keeps_the_defaults(settings: Settings) -> None:
 
 def test_a_server_that_is_new_in_a_home_gets_a_port_then(settings: Settings) -> None:
     started(settings)
-    ports = server_ports(settings, spark=False)
+    ports = ports_of([BROKER, AIRFLOW])
     with socket.create_server(("127.0.0.1", settings.airflow_port)), own_ports(settings, ports) as own:
         pass
     assert own.airflow_port != settings.airflow_port
@@ -100,12 +101,12 @@ def test_a_server_that_is_new_in_a_home_gets_a_port_then(settings: Settings) -> 
 
 def test_platforms_that_start_together_choose_other_ports(settings: Settings, tmp_path: Path) -> None:
     """No server listens yet; a server does not meet the mark."""
-    with own_ports(settings, broker_ports(settings)) as own:
+    with own_ports(settings, PORTS) as own:
         other = started(replace(settings, home=tmp_path / "other"))
         assert {own.kafka_port, own.controller_port}.isdisjoint({other.kafka_port, other.controller_port})
         with socket.create_server(("127.0.0.1", own.kafka_port)):
             pass
-    with own_ports(settings, broker_ports(settings)):  # a kept port is marked, too
+    with own_ports(settings, PORTS):  # a kept port is marked, too
         assert started(replace(settings, home=tmp_path / "third")).kafka_port != own.kafka_port
 
 

@@ -84,11 +84,11 @@ def test_the_installed_jars_are_complete_until_one_of_them_changes(
     jar.write_bytes(b"one")
     monkeypatch.setattr(jars, "pinned", lambda: (ONE,))
 
-    assert not jars.is_complete(settings)
-    jars.ensure(settings)
-    assert jars.is_complete(settings)
+    assert not jars.is_complete(settings, ["spark"])
+    jars.ensure(settings, ["spark"])
+    assert jars.is_complete(settings, ["spark"])
     jar.write_bytes(b"onE")
-    assert not jars.is_complete(settings)
+    assert not jars.is_complete(settings, ["spark"])
 
 
 def test_what_was_fetched_is_refused_when_it_is_not_what_is_pinned(
@@ -103,7 +103,7 @@ def test_what_was_fetched_is_refused_when_it_is_not_what_is_pinned(
     monkeypatch.setattr(jars, "_resolve", resolve)
 
     with pytest.raises(MissingTool, match=r"not the pinned ones:\n  spark/one-1.jar has SHA-256"):
-        jars.ensure(settings)
+        jars.ensure(settings, ["spark"])
 
     assert list(settings.jars.glob("*/*.jar")) == []
 
@@ -122,10 +122,10 @@ def test_a_jar_of_an_earlier_lock_is_gone_after_the_next_resolve(
     monkeypatch.setattr(jars, "pinned", lambda: (ONE, TEST))
     monkeypatch.setattr(jars, "_resolve", resolve)
 
-    jars.ensure(settings)
+    jars.ensure(settings, ["spark"])
 
     assert sorted(path.name for path in settings.jars.glob("*/*.jar")) == ["one-1-test.jar", "one-1.jar"]
-    assert jars.is_complete(settings)
+    assert jars.is_complete(settings, ["spark"])
 
 
 def test_of_two_that_start_together_one_fetches_and_both_find_the_jars(
@@ -149,7 +149,7 @@ def test_of_two_that_start_together_one_fetches_and_both_find_the_jars(
             done.result()
 
     assert len(fetched) == 1
-    assert jars.is_complete(settings)
+    assert jars.is_complete(settings, ["spark"])
 
 
 def test_a_fetch_that_fails_says_so_in_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_a_fetch_that_fails_says_so_in_one_message(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(subprocess, "run", ran)
 
     with pytest.raises(MissingTool, match="cannot be fetched: :: o#one;1: not found") as missing:
-        jars.ensure(settings)
+        jars.ensure(settings, ["spark"])
 
     assert "network" in str(missing.value.hint)
 
@@ -185,7 +185,7 @@ def test_the_jars_that_have_come_are_counted_while_others_come(tmp_path: Path, m
     monkeypatch.setattr(jars, "pinned", lambda: (ONE, TEST))
     monkeypatch.setattr(jars, "_resolve", fetch)
 
-    jars.ensure(settings, count=lambda *numbers: counted.append(numbers))
+    jars.ensure(settings, ["spark"], count=lambda *numbers: counted.append(numbers))
 
     assert list(dict.fromkeys(counted)) == [(0, 2), (1, 2), (2, 2)]
 
