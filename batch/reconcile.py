@@ -176,10 +176,10 @@ class Reconcile:
         written = Written()
         if touched.scopes:
             # Inputs are read as they are now: a recomputation from older ones could undo later changes of others.
-            refresher = pinned.refresher({})
-            written = refresher.publish(touched.scopes, run.info, check=True)
+            refreshed = pinned.refresher({}).publish(touched.scopes, run.info, check=True)
             waiting = [scope for scope in touched.scopes if pinned.reaches_open(scope)]
-            self._pending |= {scope: refresher.next_closing_ms(scope) for scope in waiting}
+            self._pending |= {scope: refreshed.next_closing_ms[scope] for scope in waiting}
+            written = refreshed.written
         return run.end(
             written,
             position=pinned.after(self._pending, self._runs) if is_last else None,

@@ -93,7 +93,7 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 MOST_LINES_OF_A_PART = {
     "infra": 17_550,
     "quality": 1_550,
-    "tables": 13_750,
+    "tables": 13_800,
     "streaming": 3_500,
     "outputs": 3_100,
     "batch": 8_500,

@@ -89,7 +89,7 @@ class ChangeDrivenStream(TableStream):
                 info[APPENDED_MS] = appended_ms
             written = Written()
             for part in alike(scopes):
-                written += self._refresher.publish(part, info, check=False)
+                written += self._refresher.publish(part, info, check=False).written
             self.lake.settle(self.table.full_name, written.version)
             self._checkpoint.take(Position(batch, ends, own))
             self._hold(ends)

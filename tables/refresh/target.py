@@ -9,13 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from twofold.infra.delta.datafusion_sql import span
 from twofold.infra.delta.delta_writer import CHANGE, CommitTag, Writer, Written
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import QualityFailed, WriteConflict
-from twofold.infra.rows.rows import are_here, count, in_spark
+from twofold.infra.rows.rows import are_here, count, here, in_spark
 from twofold.infra.sql.names import DUCKDB
 from twofold.quality.rules import Rule
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
@@ -133,6 +134,21 @@ class Target:
             live: rows of the target, or of those of its columns that `should` has too; if `should` is.
         """
         return difference(should, live, self.key, self.compared, self.approximate)
+
+    def moved(self, changes: Rows) -> Rows:
+        """Turns each insert that meets a row of its key into an update of that row.
+
+        Such a row stood outside of the scopes when it was computed last, and has moved into them since.
+        """
+        columns = self.columns()
+        if not are_here(changes):
+            inserts = changes.where(f"{CHANGE} = 'insert'").select(*columns)
+            others = changes.where(f"{CHANGE} <> 'insert'")
+            return others.unionByName(self.difference(inserts, self.rows_of(inserts)))
+        is_insert = pc.equal(changes[CHANGE], "insert")
+        inserts = changes.filter(is_insert).select(columns)
+        changed = self.difference(inserts, here(self.rows_of(inserts)).select(columns).cast(inserts.schema))
+        return pa.concat_tables([changes.filter(pc.invert(is_insert)), changed.select(changes.column_names)])
 
     def publish(self, changes_of: Changes, *, check: bool, as_shown: bool = False) -> Written:
         """Publishes the differences in one commit; makes none if there are none.
