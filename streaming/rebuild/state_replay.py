@@ -16,7 +16,7 @@ from twofold.infra.errors import BadArgument
 from twofold.infra.offset_ranges import RangesOf
 from twofold.streaming.driver import finish
 from twofold.streaming.maintain.closed_row_guard import ClosedRowGuard
-from twofold.streaming.maintain.stateful_query import Maintain, ends, state_settings
+from twofold.streaming.maintain.stateful_query import QueryDrivenStream, ends, state_settings
 from twofold.streaming.maintain.stream_fence import StreamFence
 from twofold.streaming.rebuild.reingest import Read, ingested, missing_ranges
 from twofold.tables.declare.table import Table
@@ -108,7 +108,7 @@ def replay_state(in_shadow: Platform, table: Table, plan: Iterable[MicroBatch], 
     """
     checkpoint = Checkpoint.of_table(in_shadow.lake.settings, table)
     checkpoint.note_definition(definition(table, in_shadow.registry))
-    stream = Maintain(in_shadow.spark, in_shadow.lake, in_shadow.registry, table)
+    stream = QueryDrivenStream(in_shadow.spark, in_shadow.lake, in_shadow.registry, table)
     settings = {**state_settings(in_shadow.spark), **settings}
     for number, batch in enumerate(plan):
         checkpoint.plan(number, replace(batch, settings=settings))

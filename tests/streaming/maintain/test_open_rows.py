@@ -12,7 +12,7 @@ import pytest
 from tests.plant import START, plant, reading
 from tests.tables.declared import TOPIC_FILE, edited
 from twofold.infra.rows.sizes import COMPARED
-from twofold.streaming.maintain.stateful_query import Maintain
+from twofold.streaming.maintain.stateful_query import QueryDrivenStream
 from twofold.tables.refresh.refresh import Refreshed, Refresher
 from twofold.testing.worlds import World
 
@@ -159,7 +159,7 @@ def test_a_text_that_says_join_or_session_hides_no_open_row(
 ) -> None:
     text = """readings.where("sensor NOT IN ('Join us', 'session_window')")"""
     world = World(spark, settings, "plant", plant(tmp_path, days=edited(DAYS, "readings.groupBy", f"{text}.groupBy")))
-    stream = Maintain(spark, world.lake, world.registry, world.registry.find_table("days"))
+    stream = QueryDrivenStream(spark, world.lake, world.registry, world.registry.find_table("days"))
     assert stream._derived_with_state()[1] == "update"
 
 
