@@ -203,7 +203,7 @@ class Reconcile:
         """Returns closed rows that differ from a full recomputation and that no pending change touches.
 
         Returns:
-            Rows in the form of `Target.difference`.
+            Rows in the form of `PublishedTable.difference`.
         """
         pinned = self._pinned
         empty = pa.table({CHANGE: pa.array([], pa.string())})

@@ -38,9 +38,9 @@ from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.acceptance import require_one_definition
 from twofold.tables.refresh.events.lost_offsets import gaps
 from twofold.tables.refresh.open_platform import Platform, opened
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.row_diff import differences_of
 from twofold.tables.refresh.scope import Scope, everything
-from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from twofold.batch.audit.database_audit import ComparedTable
@@ -224,7 +224,7 @@ def _compare(pinned: Pinned, result: Audited, turn: Turn) -> Audited:
     if not differing.differing:
         return result
     sides = [in_buckets(table, side, differing.differing) for side in (should, live)]
-    rows = here(Target.of_table(pinned.platform.spark, pinned.platform.lake, table).difference(*sides))
+    rows = here(PublishedTable.of_table(pinned.platform.spark, pinned.platform.lake, table).difference(*sides))
     unexplained, hidden = pinned.outside(rows, pinned.in_flight(pinned.before())), unfound(table, sides, rows)
     return replace(
         result,

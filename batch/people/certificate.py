@@ -17,7 +17,7 @@ from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import TwofoldError
 from twofold.infra.keys.ended_keys import FORGOTTEN, SCHEMA
-from twofold.infra.keys.key_store import Kept, KeyStore
+from twofold.infra.keys.key_store import KeyState, KeyStore
 from twofold.infra.sql.names import DATAFUSION
 from twofold.outputs.revealed_places import Place, revealed_places
 from twofold.outputs.targets.open_target import open_target
@@ -43,7 +43,7 @@ _LOOK_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class HeldRows:
     """The rows of a person in a place.
 
     Attributes:
@@ -74,7 +74,7 @@ class Certificate:
     kind: str
     forget_at: datetime | None
     forgotten_no: int | None
-    found: Sequence[Found]
+    found: Sequence[HeldRows]
     elsewhere: Sequence[str]
 
     @property
@@ -83,7 +83,7 @@ class Certificate:
         return self.forgotten_no is not None and not any(one.readable != 0 for one in self.found)
 
 
-def certify(lake: Lake, registry: Registry, store: KeyStore, ref: str, state: Kept) -> Certificate:
+def certify(lake: Lake, registry: Registry, store: KeyStore, ref: str, state: KeyState) -> Certificate:
     """Counts what is held of a person, where that is not in the ledger yet; an end of the key is written there.
 
     Args:
@@ -119,25 +119,25 @@ def wait_for_copies(lake: Lake, registry: Registry, forgotten_no: int, patience_
     return True
 
 
-def _look(lake: Lake, registry: Registry, store: KeyStore, state: Kept) -> list[Found]:
+def _look(lake: Lake, registry: Registry, store: KeyStore, state: KeyState) -> list[HeldRows]:
     found = []
     for name in sorted(lake.names()):
         part = "events" if name in registry.topics else "ledger" if name.startswith("ledger.") else "table"
         rows = rows_of_key(lake.open(name).scan(), store, state.key_id)
         if len(rows.found):
             part = "quarantine" if name.endswith(QUARANTINE) else part
-            found.append(Found(place=name, part=part, rows=len(rows.found), readable=rows.readable))
+            found.append(HeldRows(place=name, part=part, rows=len(rows.found), readable=rows.readable))
     for table, output in _revealing(lake, registry):
         if lake.exists(table.full_name):
             found.append(_held(lake, store, state, table, output))
     for place in _undeclared(lake, registry):
         held = [lake.open(place.table).scan()] if lake.exists(place.table) else []
         count = sum(len(rows_of_key(one, store, state.key_id).found) for one in held)
-        found.append(Found(place=str(place), part=place.kind, rows=count, readable=None))
+        found.append(HeldRows(place=str(place), part=place.kind, rows=count, readable=None))
     return found
 
 
-def _held(lake: Lake, store: KeyStore, state: Kept, table: Table, output: Output) -> Found:
+def _held(lake: Lake, store: KeyStore, state: KeyState, table: Table, output: Output) -> HeldRows:
     """Counts the rows of a copy that have, or had, values of a key."""
     rows = rows_of_key(lake.open(table.full_name).scan(), store, state.key_id, output.reveal).found
     readable: int | None = 0
@@ -149,7 +149,7 @@ def _held(lake: Lake, store: KeyStore, state: Kept, table: Table, output: Output
     except TwofoldError:
         readable = None
     name = f"{table.full_name}: {output.name_for(table.name)}"
-    return Found(place=name, part=output.kind, rows=len(rows), readable=readable)
+    return HeldRows(place=name, part=output.kind, rows=len(rows), readable=readable)
 
 
 def _is_revised(lake: Lake, table: Table, output: Output, forgotten_no: int | None) -> bool:
@@ -185,7 +185,7 @@ def _undeclared(lake: Lake, registry: Registry) -> list[Place]:
     return [place for place in revealed_places(lake) if place not in declared]
 
 
-def _recorded(lake: Lake, ref: str) -> list[Found]:
+def _recorded(lake: Lake, ref: str) -> list[HeldRows]:
     """Returns what the newest look of the ledger found."""
     if not lake.exists(FORGOTTEN):
         return []
@@ -193,10 +193,10 @@ def _recorded(lake: Lake, ref: str) -> list[Found]:
     looks = [row for row in rows if row["place"]]
     newest = max((row["recorded_at"] for row in looks), default=None)
     last = [row for row in looks if row["recorded_at"] == newest]
-    return [Found(**{name: row[name] for name in ("place", "part", "rows", "readable")}) for row in last]
+    return [HeldRows(**{name: row[name] for name in ("place", "part", "rows", "readable")}) for row in last]
 
 
-def _record(lake: Lake, ref: str, state: Kept, found: Sequence[Found]) -> None:
+def _record(lake: Lake, ref: str, state: KeyState, found: Sequence[HeldRows]) -> None:
     """Appends a look to the ledger, unless the newest one found the same."""
     lake.ensure(FORGOTTEN, SCHEMA, statistics=["ref", "forgotten_no"])
     known = {"ref": ref, "kind": state.kind, "forgotten_no": state.forgotten_no, "recorded_at": datetime.now(UTC)}

@@ -26,7 +26,7 @@ def summarise(
     """Summarizes the effect of a difference on a table.
 
     Args:
-        difference: a Parquet file, or a folder of them, with the columns of `Target.difference`.
+        difference: a Parquet file, or a folder of them, with the columns of `PublishedTable.difference`.
         table: returns the old rows, which are read once from the first to the last.
         event_time: the column by which days are counted; None: they are not counted.
 

@@ -60,7 +60,7 @@ class Person(NamedTuple):
     id: str
 
 
-class Kept(NamedTuple):
+class KeyState(NamedTuple):
     """The state of one person's key.
 
     Attributes:
@@ -159,18 +159,18 @@ class KeyStore:
         """Returns the name of a person in ledgers: hexadecimal digits that say nothing without the store."""
         return self._ref(person).hex()
 
-    def state_of(self, person: Person) -> Kept | None:
+    def state_of(self, person: Person) -> KeyState | None:
         """Returns the state of a person's key; None if there was never one."""
         with self._lock:
             self._refresh()
             return self.state(self.ref(person))
 
-    def state(self, ref: str) -> Kept | None:
+    def state(self, ref: str) -> KeyState | None:
         """Returns the state of the key of the person with a `ref`; None if there was never one."""
         with self._lock:
             select = "SELECT kind, key_id, forget_at_ms, forgotten_no FROM person WHERE ref = ?"
             row = self._connection.execute(select, [bytes.fromhex(ref)]).fetchone()
-            return row and Kept(*row)
+            return row and KeyState(*row)
 
     def forget(self, person: Person, at_ms: int) -> None:
         """Lets a person's key end at a time, at once if it has passed; one who has no key yet gets none after that."""

@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from twofold.infra.text.printable import shown_duration
 from twofold.page.charts import Box, graph
-from twofold.page.known import Known
 from twofold.page.links import Links
 from twofold.page.map_layout import layout
+from twofold.page.platform_status import PlatformStatus
 from twofold.status.catalog import Entry
 from twofold.status.table_health import Health, Lag
 
@@ -54,16 +54,17 @@ class MapPage:
     domains: Sequence[str]
 
 
-def map_page(known: Known, links: Links, start: str, word: str) -> MapPage:
+def map_page(platform: PlatformStatus, links: Links, start: str, word: str) -> MapPage:
     """Returns the map of all, or of a topic or table with all that it depends on and all that depends on it.
 
     Args:
         word: restricts it to names that it is part of.
     """
-    names = _around(known.catalog, start) if start in known.catalog else list(known.catalog)
+    names = _around(platform.catalog, start) if start in platform.catalog else list(platform.catalog)
     names = [name for name in names if word.lower() in name.lower()]
     nodes = {
-        name: Node(entry=known.catalog[name], health=known.judge.health(name), lag=known.lags[name]) for name in names
+        name: Node(entry=platform.catalog[name], health=platform.judge.health(name), lag=platform.lags[name])
+        for name in names
     }
     drawing = None
     if 0 < len(nodes) <= MOST_DRAWN:
@@ -78,9 +79,9 @@ def map_page(known: Known, links: Links, start: str, word: str) -> MapPage:
     return MapPage(
         nodes=sorted(nodes.values(), key=lambda node: (-node.lag.total_s, node.entry.name)),
         drawing=drawing,
-        start=start if start in known.catalog else "",
+        start=start if start in platform.catalog else "",
         word=word,
-        domains=sorted({name.partition(".")[0] for name in known.catalog}),
+        domains=sorted({name.partition(".")[0] for name in platform.catalog}),
     )
 
 

@@ -28,7 +28,7 @@ from twofold.tables.refresh.refresh import Refresher
 from twofold.tables.refresh.rewound import next_versions
 from twofold.tables.refresh.scope import Scope, alike, everything, hull, merged, scopes_of
 from twofold.tables.refresh.scope_expressions import with_scope_values
-from twofold.tables.refresh.streaming_checkpoint import Position
+from twofold.tables.refresh.streaming_checkpoint import FeedPosition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +91,7 @@ class ChangeDrivenStream(TableStream):
             for part in alike(scopes):
                 written += self._refresher.publish(part, info, check=False).written
             self.lake.settle(self.table.full_name, written.version)
-            self._checkpoint.take(Position(batch, ends, own))
+            self._checkpoint.take(FeedPosition(batch, ends, own))
             self._hold(ends)
             self.lake.history(self.table.full_name).note(f"stream of {self.table.full_name}", own)
             self._starts_at = None

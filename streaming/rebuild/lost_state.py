@@ -29,10 +29,10 @@ from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.acceptance import definition, is_same, require_one_definition
 from twofold.tables.refresh.events.ingested_offsets import offsets_at
 from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.row_diff import matching
 from twofold.tables.refresh.shadow_lake import RebuildComparison, compare_rows, drop, shadow
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
-from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -214,7 +214,7 @@ def _compare_rows(
         rows = platform.lake.frame(live.spark, table.full_name, version)
         return rows.where((is_open & F.lit(with_open)) | (~is_open & F.lit(table.late == "correct")))
 
-    target, made, there = Target.of_table(live.spark, live.lake, table), compared(in_shadow), compared(live)
+    target, made, there = PublishedTable.of_table(live.spark, live.lake, table), compared(in_shadow), compared(live)
     uncorrected = target.difference(compared(in_shadow, streamed), there)
     changes = in_spark(live.spark, target.difference(made, there))
     both = matching(changes, uncorrected, table.primary_key, "SEMI")

@@ -23,7 +23,7 @@ from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.acceptance import definition
 from twofold.tables.refresh.open_platform import Platform
-from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, Position
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, FeedPosition, MicroBatch
 
 _log = logging.getLogger("twofold.recover")
 
@@ -148,7 +148,7 @@ def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
         own = live.lake.history(name).floor().changes
         with suppress(FileNotFoundError, StopIteration):
             own = next(commit.version for commit in commits if "versions" in commit.info)
-        checkpoint.take(Position(last.number or 0, last.versions, own))
+        checkpoint.take(FeedPosition(last.number or 0, last.versions, own))
     else:
         checkpoint.plan(0, replace(last, settings={**state_settings(live.spark), **last.settings}))
         checkpoint.end(0)

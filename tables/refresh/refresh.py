@@ -44,9 +44,9 @@ from twofold.tables.refresh.derived_rows import (
     input_of,
     one_of_each_key,
 )
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.scope import Scope, everything, of_every_date
 from twofold.tables.refresh.scope_predicates import ScopeFilter, whole_rows, with_held_values
-from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -147,7 +147,7 @@ class Refresher:
     def __post_init__(self) -> None:
         self._strategy = self.registry.strategy(self.table)
         of_one = partial(require_one_definition, self.lake, self.table, self.registry)
-        self._target = replace(Target.of_table(self.spark, self.lake, self.table), require=of_one)
+        self._target = replace(PublishedTable.of_table(self.spark, self.lake, self.table), require=of_one)
         if self._has_rivals:
             self._target = replace(self._target, greatest=greatest_by(self.table, self._target.columns()))
         self._analyzed: tuple[Sequence[pa.Schema], PlanTemplate] | None = None
@@ -155,7 +155,7 @@ class Refresher:
         self._open: dict[str, DeltaTable] = {}
 
     def publish(self, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Refreshed:
-        """Publishes the recomputed scopes to the live table, as `Target.publish` does.
+        """Publishes the recomputed scopes to the live table, as `PublishedTable.publish` does.
 
         A row that meets one of its key outside of the scopes takes its place.
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from twofold.infra.rows.rows import Rows
 
     Changes: TypeAlias = Callable[[int], tuple[Rows, Mapping[str, object]]]
-    """How a target's rows differ now from what they should be, as `Target.difference` says it, and what its commit says
-    of itself, see `infra.delta.delta_writer.CommitTag`.
+    """How a table's rows differ now from what they should be, as `PublishedTable.difference` says it, and what its
+    commit says of itself, see `infra.delta.delta_writer.CommitTag`.
 
     It reads the target before what it is compared with, so that the latter can only be ahead: a row that a stream adds
     meanwhile is missing in both or in the target alone, and never looks superfluous. Its argument is 0 at first, and
@@ -46,7 +46,7 @@ _log = logging.getLogger("twofold.refresh")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class PublishedTable:
     """The table of a declaration, a topic's events, or its quarantine.
 
     Attributes:
@@ -72,7 +72,7 @@ class Target:
     file: str = ""
 
     @classmethod
-    def of_table(cls, spark: SparkSession, lake: Lake, table: Table) -> Target:
+    def of_table(cls, spark: SparkSession, lake: Lake, table: Table) -> PublishedTable:
         """Returns the target for a declared table."""
         return cls(
             spark=spark,
@@ -86,7 +86,7 @@ class Target:
         )
 
     @classmethod
-    def find(cls, spark: SparkSession, lake: Lake, registry: Registry, name: str) -> Target:
+    def find(cls, spark: SparkSession, lake: Lake, registry: Registry, name: str) -> PublishedTable:
         """Returns the target for a table, for a topic's events, or for its quarantine, by full name."""
         if name in registry.tables:
             return cls.of_table(spark, lake, registry.tables[name])
