@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from twofold.infra.project.settings import Settings
+from twofold.infra.sqlite_file import open_sqlite
 from twofold.infra.text.printable import document
 from twofold.status.parts.series import SPANS, SeriesPoint, SeriesUpdate, Span, merged
 
@@ -121,14 +122,14 @@ class Store:
             _log.warning("made again file=%s error=%s", self._file, error)
         for suffix in ("", "-wal", "-shm"):
             self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
-        db = sqlite3.connect(self._file, timeout=0, isolation_level=None)
+        db = open_sqlite(self._file, wait_s=0)
         db.executescript(f"PRAGMA journal_mode=WAL; BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version={FORMAT}; COMMIT;")
         return db
 
     def _opened(self) -> sqlite3.Connection | None:
         if not self._file.exists():
             return None
-        db = sqlite3.connect(self._file, timeout=0, isolation_level=None)
+        db = open_sqlite(self._file, wait_s=0)
         if _is_ours(db):
             return db
         db.close()
@@ -147,7 +148,7 @@ class Store:
         if not self._file.exists():
             yield None
             return
-        with closing(sqlite3.connect(f"{self._file.as_uri()}?mode=ro", timeout=_PATIENCE_S, uri=True)) as db:
+        with closing(open_sqlite(self._file, wait_s=_PATIENCE_S, read_only=True)) as db:
             yield db
 
 

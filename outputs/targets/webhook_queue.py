@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from twofold.infra.errors import WriteConflict
 from twofold.infra.private_file import private_folder
+from twofold.infra.sqlite_file import open_sqlite
 from twofold.outputs.output_target import ChangeTarget, unreadable
 from twofold.outputs.position import Position
 from twofold.outputs.refused_rows import Refused
@@ -176,7 +177,7 @@ class WebhookQueue(ChangeTarget):
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         private_folder(self.file.parent)
-        with closing(sqlite3.connect(self.file, timeout=60, isolation_level=None)) as connection:
+        with closing(open_sqlite(self.file, wait_s=60)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             for statement in _TABLES.split(";"):
                 connection.execute(statement)
