@@ -132,11 +132,11 @@ class Reconcile:
             outcomes[-1] = replace(outcomes[-1], **self._verified())
         return outcomes
 
-    def repair(self, found: RunResult) -> list[RunResult]:
+    def repair(self, verified: RunResult) -> list[RunResult]:
         """Overwrites the rows that a verification could not explain, under the cause `repair`.
 
         Args:
-            found: the verification.
+            verified: the verification.
 
         Returns:
             The verification without unexplained rows, then the repair.
@@ -144,7 +144,7 @@ class Reconcile:
         rows = self._unexplained()
         scopes = merged(scope_of_row(self.table, row) for row in rows.to_pylist())
         repaired = self._publish(Touched("repair", len(rows), scopes))
-        return [replace(found, unexplained=0, differences=()), repaired]
+        return [replace(verified, unexplained=0, differences=()), repaired]
 
     def _correct(self, before: ReconcilePosition) -> list[RunResult]:
         pinned = self._pinned

@@ -99,31 +99,31 @@ class Facts:
 
     def audits(self) -> dict[str, LastAudit]:
         """Returns the last audit by table; a table that was never audited is left out."""
-        found = self._fact(
+        audits = self._fact(
             RUNS,
             "audits",
-            lambda table: plain({name: asdict(one) for name, one in last_audits(self._lake, table).items()}),
+            lambda table: plain({name: asdict(audit) for name, audit in last_audits(self._lake, table).items()}),
         )
         times = ("at", "all_since")
         return {
-            name: LastAudit(**{**one, **{at: _moment(one[at]) for at in times}}) for name, one in (found or {}).items()
+            name: LastAudit(**{**row, **{at: _moment(row[at]) for at in times}}) for name, row in (audits or {}).items()
         }
 
     def certificates(self) -> dict[str, CertifiedTopic]:
         """Returns the newest certificate by topic; a topic without one is left out."""
-        found = self._fact(
+        certificates = self._fact(
             CERTIFICATES,
             "certificates",
-            lambda table: plain({name: asdict(one) for name, one in newest_certificates(table).items()}),
+            lambda table: plain({name: asdict(last) for name, last in newest_certificates(table).items()}),
         )
-        return restored(dict[str, CertifiedTopic], found or {})  # type: ignore[no-any-return]
+        return restored(dict[str, CertifiedTopic], certificates or {})  # type: ignore[no-any-return]
 
     def corrections(self) -> dict[str, int]:
         """Counts per table the rows that batch work corrected, in all."""
 
         def counts(table: DeltaTable) -> dict[str, int]:
-            found = select(table, ["table"])["table"].value_counts().to_pylist()
-            return {entry["values"]: entry["counts"] for entry in found}
+            counts = select(table, ["table"])["table"].value_counts().to_pylist()
+            return {entry["values"]: entry["counts"] for entry in counts}
 
         return self._fact(CORRECTIONS, "corrections", counts) or {}
 
@@ -159,15 +159,15 @@ class Facts:
         if newest.facts.get("refused", {}).get("rules") != rules:
             before = self._known.get(name)
             fact = before.facts.get("refused", {}) if before else {}
-            earlier = {one["reason"]: Refused(**one) for one in fact.get("by", ())}
+            earlier = {refused["reason"]: Refused(**refused) for refused in fact.get("by", ())}
             rows = self._added_since(name, before, COLUMNS) if before and fact.get("rules") == rules else None
             if rows is None:
                 rows, earlier = select(self._open(name), COLUMNS), {}
             newer = refused_in(rows, rules)
-            counted = {**earlier, **{reason: one.after(earlier.get(reason)) for reason, one in newer.items()}}
-            by = sorted(counted.values(), key=lambda one: (-one.records, one.reason))
-            newest.facts["refused"] = {"rules": rules, "by": [asdict(one) for one in by]}
-        return [Refused(**one) for one in newest.facts["refused"]["by"]]
+            counted = {**earlier, **{reason: refused.after(earlier.get(reason)) for reason, refused in newer.items()}}
+            by = sorted(counted.values(), key=lambda refused: (-refused.records, refused.reason))
+            newest.facts["refused"] = {"rules": rules, "by": [asdict(refused) for refused in by]}
+        return [Refused(**refused) for refused in newest.facts["refused"]["by"]]
 
     def series_update(self, name: str, sample: SeriesPoint) -> SeriesUpdate | None:
         """Returns what the new commits of a table say, with what is true of it now; None if it does not exist."""

@@ -271,15 +271,15 @@ def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTop
         for topic in topics.values()
     ]
     ledgers = Ledgers(platform.lake)
-    for one in audited:
-        found = {"records": sum(p.records for p in one.partitions), "faults": len(one.faults)}
-        ledgers.record_topic_audit(one.topic, "audit_offsets", **found)
+    for topic in audited:
+        counts = {"records": sum(p.records for p in topic.partitions), "faults": len(topic.faults)}
+        ledgers.record_topic_audit(topic.topic, "audit_offsets", **counts)
     return audited
 
 
 def compare_databases(platform: Platform, topics: Sequence[AuditedTopic], turn: Turn) -> list[AuditedTopic]:
     """Adds to the audits of captured topics a comparison with the rows of the database."""
-    captured = {one.topic: one for one in captures(platform.registry) if not one.is_outbox}
+    captured = {capture.topic: capture for capture in captures(platform.registry) if not capture.is_outbox}
     return [
         _with_database(platform, topic, captured[topic.topic], turn) if topic.topic in captured else topic
         for topic in topics

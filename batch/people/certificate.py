@@ -80,7 +80,7 @@ class Certificate:
     @property
     def is_complete(self) -> bool:
         """Whether the key has ended, and nothing can be read any more."""
-        return self.forgotten_no is not None and not any(one.readable != 0 for one in self.found)
+        return self.forgotten_no is not None and not any(held.readable != 0 for held in self.found)
 
 
 def certify(lake: Lake, registry: Registry, store: KeyStore, ref: str, state: KeyState) -> Certificate:
@@ -90,11 +90,11 @@ def certify(lake: Lake, registry: Registry, store: KeyStore, ref: str, state: Ke
         ref: of the person, whose key has this state.
     """
     found = _recorded(lake, ref) if state.is_forgotten else []
-    if not found or any(one.readable != 0 for one in found):
+    if not found or any(held.readable != 0 for held in found):
         found = _look(lake, registry, store, state)
         if state.is_forgotten:
             _record(lake, ref, state, found)
-    copies = [f"{one.place}: {_ELSEWHERE[one.part]}." for one in found if one.part in _ELSEWHERE]
+    copies = [f"{held.place}: {_ELSEWHERE[held.part]}." for held in found if held.part in _ELSEWHERE]
     for place in _undeclared(lake, registry):
         copies.append(f"{place}: it was revealed there, and is not declared so. {_REMOVED.format(place=place)}")
     at_ms = state.forget_at_ms
@@ -112,7 +112,7 @@ def wait_for_copies(lake: Lake, registry: Registry, forgotten_no: int, patience_
     """Waits until all copies that reveal values are without those of an end of keys; False if some are not by then."""
     deadline = time.monotonic() + patience_s
     followed = [(table, output) for table, output in _revealing(lake, registry) if output.reveal or output.is_read]
-    while not all(_is_revised(lake, *one, forgotten_no) for one in followed):
+    while not all(_is_revised(lake, *pair, forgotten_no) for pair in followed):
         if time.monotonic() > deadline:
             return False
         time.sleep(_LOOK_S)
@@ -132,7 +132,7 @@ def _look(lake: Lake, registry: Registry, store: KeyStore, state: KeyState) -> l
             found.append(_held(lake, store, state, table, output))
     for place in _undeclared(lake, registry):
         held = [lake.open(place.table).scan()] if lake.exists(place.table) else []
-        count = sum(len(rows_of_key(one, store, state.key_id).found) for one in held)
+        count = sum(len(rows_of_key(scanned, store, state.key_id).found) for scanned in held)
         found.append(HeldRows(place=str(place), part=place.kind, rows=count, readable=None))
     return found
 
@@ -181,7 +181,7 @@ def _revealing(lake: Lake, registry: Registry) -> list[tuple[Table, Output]]:
 
 def _undeclared(lake: Lake, registry: Registry) -> list[Place]:
     """Returns the places that values were revealed to, and that no declared output has."""
-    declared = {Place.declared(*one) for one in registry.outputs()}
+    declared = {Place.declared(*pair) for pair in registry.outputs()}
     return [place for place in revealed_places(lake) if place not in declared]
 
 
@@ -202,7 +202,7 @@ def _record(lake: Lake, ref: str, state: KeyState, found: Sequence[HeldRows]) ->
     known = {"ref": ref, "kind": state.kind, "forgotten_no": state.forgotten_no, "recorded_at": datetime.now(UTC)}
 
     def new() -> pa.Table:
-        rows = [] if _recorded(lake, ref) == list(found) else [{**known, **asdict(one)} for one in found]
+        rows = [] if _recorded(lake, ref) == list(found) else [{**known, **asdict(held)} for held in found]
         return pa.Table.from_pylist(rows, SCHEMA)
 
     Writer(lake, FORGOTTEN, keep_small=compact_without_history).append_new(f"forgotten/{ref}", new)

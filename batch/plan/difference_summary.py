@@ -145,7 +145,7 @@ def _columns(connection: DuckDBPyConnection, key: Sequence[str], others: Sequenc
                     "after": becomes,
                 }
             )
-    return sorted(changes, key=lambda one: -one["rows"])
+    return sorted(changes, key=lambda change: -change["rows"])
 
 
 def _totals(

@@ -79,7 +79,7 @@ def rewrite_now(
     outcomes = finished + [result for result in outcomes if result.changed or result.table not in known]
     below = live.registry.below([name for name in names if name in live.registry.topics])
     # One that is declared in another domain may not be there yet.
-    there = [one for one in below if one.full_name in live.faults or live.lake.exists(one.full_name)]
+    there = [table for table in below if table.full_name in live.faults or live.lake.exists(table.full_name)]
     return outcomes + reconcile_tables(live, there)
 
 

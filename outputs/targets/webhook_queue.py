@@ -115,9 +115,9 @@ class WebhookQueue(ChangeTarget):
     def closed_ms_at(self, table_id: str, version: int) -> int | None:
         with self._transaction() as connection:
             select = "SELECT ms FROM closed WHERE table_id = ? AND version <= ? ORDER BY version DESC LIMIT 1"
-            found = connection.execute(select, [table_id, version]).fetchone()
+            row = connection.execute(select, [table_id, version]).fetchone()
             position = _position(connection)
-        return found[0] if found else position.closed_ms if position else None
+        return row[0] if row else position.closed_ms if position else None
 
     def due(self, now: float, at_most: int) -> list[Change]:
         """Returns changes to be sent, each the oldest of its key."""
@@ -186,8 +186,8 @@ class WebhookQueue(ChangeTarget):
 
 
 def _position(connection: sqlite3.Connection) -> Position | None:
-    found = connection.execute("SELECT text FROM position").fetchone()
-    return Position.parsed(found[0]) if found else None
+    row = connection.execute("SELECT text FROM position").fetchone()
+    return Position.parsed(row[0]) if row else None
 
 
 def _id(at: Position, key: str, *forgotten: int) -> str:

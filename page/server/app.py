@@ -272,7 +272,7 @@ def _charts(page: TablePage) -> dict[str, Any]:
     """Draws the charts of the page of a table."""
     weeks, cost = list(page.cost.weeks), page.cost
     sizes = [Series(size, f"k{n}", [cost.weeks[week].get(size, 0) for week in weeks]) for n, size in enumerate(SIZES)]
-    sizes = [one for one in sizes if any(one.values)]
+    sizes = [size for size in sizes if any(size.values)]
     return {
         "cost_by_week": stacked_bars(
             "Corrected rows by week and size of error", "week of", [f"{week:%d %b}" for week in weeks], sizes

@@ -40,7 +40,7 @@ class ColumnPage:
 def column_page(platform: PlatformStatus, links: Links, table: str, name: str) -> ColumnPage | None:
     """Returns the facts of a column, None if nothing of this name is declared."""
     entry = platform.catalog.get(table)
-    column = next((one for one in entry.columns if one["name"] == name), None) if entry else None
+    column = next((column for column in entry.columns if column["name"] == name), None) if entry else None
     if entry is None or column is None:
         return None
     place, lineage = Place(table, name), ColumnLineage(platform.catalog)

@@ -65,7 +65,7 @@ def topic_lines(platform: PlatformStatus) -> list[TopicLine]:
         TopicLine(state=state, entry=platform.catalog[state.name], health=platform.judge.health(state.name))
         for state in platform.now.topics
     ]
-    return sorted(lines, key=lambda one: (WORDS.index(one.health.word), -(one.state.lag or 0), one.state.name))
+    return sorted(lines, key=lambda line: (WORDS.index(line.health.word), -(line.state.lag or 0), line.state.name))
 
 
 def counts_by_word(healths: Sequence[Health]) -> dict[Word, int]:

@@ -69,7 +69,7 @@ def map_page(platform: PlatformStatus, links: Links, start: str, word: str) -> M
     drawing = None
     if 0 < len(nodes) <= MOST_DRAWN:
         places, edges = layout(
-            {name: [one for one in node.entry.inputs if one in nodes] for name, node in nodes.items()}
+            {name: [source for source in node.entry.inputs if source in nodes] for name, node in nodes.items()}
         )
         boxes = [
             Box(places[name], name, node.health.word, node.state, node.because, links.about(name))
@@ -87,13 +87,13 @@ def map_page(platform: PlatformStatus, links: Links, start: str, word: str) -> M
 
 def _around(catalog: Mapping[str, Entry], start: str) -> list[str]:
     """Returns a name with all above and all below it, in the order of the catalog."""
-    found = {start}
+    reached = {start}
     for is_up in (True, False):
         ahead = [start]
         while ahead:
             entry = catalog[ahead.pop()]
             near = entry.inputs if is_up else entry.readers
-            new = [name for name in near if name in catalog and name not in found]
-            found |= set(new)
+            new = [name for name in near if name in catalog and name not in reached]
+            reached |= set(new)
             ahead += new
-    return [name for name in catalog if name in found]
+    return [name for name in catalog if name in reached]

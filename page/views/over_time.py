@@ -62,7 +62,7 @@ def table_over_time(store: Store, platform: PlatformStatus, name: str, span: Spa
     changed = [("the stream", "s", written), ("batch work", "f", corrected)]
     drawings = []
     if any(any(values) for _, _, values in changed):
-        drawings.append(stacked_bars("Changed rows", _HEAD, labels, [Series(*one) for one in changed]))
+        drawings.append(stacked_bars("Changed rows", _HEAD, labels, [Series(*part) for part in changed]))
         shares = [_share(stream, batch) for stream, batch in zip(written, corrected, strict=True)]
         title = "Rows that batch work had to correct, of all that changed, percent"
         drawings.append(lines(title, _HEAD, labels, [Series("percent", "fixed", shares)]))
@@ -80,7 +80,7 @@ def topic_over_time(store: Store, platform: PlatformStatus, name: str, span: Spa
         Series("ingested", "fixed", _rates(buckets, "ingested")),
     ]
     drawings = []
-    if any(value is not None for one in rates for value in one.values):
+    if any(value is not None for series in rates for value in series.values):
         drawings.append(lines("Records a second", _HEAD, labels, rates))
     drawings += _line("Records that waited, the most", labels, "records", _values(buckets, "lag"))
     return OverTime(span=span, drawings=drawings)
@@ -96,7 +96,7 @@ def catch_up_s(store: Store, platform: PlatformStatus, name: str, lag: int | Non
         for point in points
         if point.at_ms and point.produced is not None and point.ingested is not None
     ]
-    both = [one for one in both if both[-1][0] - one[0] <= _DRAINS_OVER_S * 1_000]
+    both = [point for point in both if both[-1][0] - point[0] <= _DRAINS_OVER_S * 1_000]
     if len(both) < 2:
         return None
     (first_ms, waited), (last_ms, waits) = both[0], both[-1]

@@ -142,7 +142,7 @@ class ChangeDrivenStream(TableStream):
         """Counts the changed rows by the Delta logs, without reading data files."""
         spans = zip(self._sources, starts, ends, strict=True)
         commits = (self.lake.commits(source.full_name, start - 1, end - 1) for source, start, end in spans)
-        return sum(commit.rows_changed for one in commits for commit in one if commit.changes)
+        return sum(commit.rows_changed for of_input in commits for commit in of_input if commit.changes)
 
     def _as_one(self, scopes: list[Scope], rows_in: int) -> list[Scope]:
         """Merges the scopes into one if most of the rows within them have changed."""

@@ -221,16 +221,16 @@ def _compare_rows(
     return compare_rows(table, made, both, None if with_open else from_epoch_ms(bound_ms))
 
 
-def _described(found: Recovery) -> str:
+def _described(recovery: Recovery) -> str:
     """Writes a message that names the first differences."""
     lines = []
-    for d in list(found.rows.examples if found.rows else ())[:_NAMED]:
+    for d in list(recovery.rows.examples if recovery.rows else ())[:_NAMED]:
         key = " ".join(f"{column}={value}" for column, value in d.key.items())
         sides = [f"{word} {dict(values)}" for word, values in (("is", d.before), ("should be", d.should)) if values]
         lines.append(f"{key} {', '.join(sides)}")
-    more = found.differing - len(lines)
+    more = recovery.differing - len(lines)
     return (
-        f"{found.table}: what was lost and what the log gives again differ in {found.differing} rows: "
+        f"{recovery.table}: what was lost and what the log gives again differ in {recovery.differing} rows: "
         + "; ".join([*lines, *([f"and {more} more"] if more > 0 else [])])
         + "."
     )

@@ -122,8 +122,8 @@ class PublishedTable:
         keys, newest = keys.select(list(self.key)), self.newest()
         schema = pa.schema(newest.schema())
         # Read as a stream, and only from files that can hold one of the keys: the table may not fit into memory.
-        found = newest.scan(columns=schema.names, predicate=span(keys, self.key))
-        rows = pa.RecordBatchReader.from_stream(found).cast(schema)
+        scanned = newest.scan(columns=schema.names, predicate=span(keys, self.key))
+        rows = pa.RecordBatchReader.from_stream(scanned).cast(schema)
         same = " AND ".join(f"rows.{c} IS NOT DISTINCT FROM keys.{c}" for c in map(DUCKDB.name, self.key))
         return query(f"SELECT rows.* FROM rows SEMI JOIN keys ON {same}", rows=rows, keys=keys).cast(schema)
 

@@ -347,15 +347,15 @@ class Refresher:
         """
         sources = self.registry.upstream(self.table)
         read = [self._input(source, scope_filter) for source in sources]
-        frames = [one.rows for one in read if one.rows is not None]
+        frames = [part.rows for part in read if part.rows is not None]
         few = len(frames) == len(read) and is_small(self.lake.settings, sum(frames))
         tune_for_batch_size(self.spark, few=few)
-        held = [one.data for one in read if are_here(one.data)]
+        held = [part.data for part in read if are_here(part.data)]
         if len(held) == len(read) and not scope_filter.leaves_open_rows and has_jvm(self.spark):
             return self._template([rows.schema for rows in held]).over(held), read
         inputs = {
-            name: few_of(source, in_spark(self.spark, one.data), self.table) if are_here(one.data) else one.data
-            for name, source, one in zip(self.table.inputs, sources, read, strict=True)
+            name: few_of(source, in_spark(self.spark, part.data), self.table) if are_here(part.data) else part.data
+            for name, source, part in zip(self.table.inputs, sources, read, strict=True)
         }
         rows = derive(self.table, inputs)
         if not scope_filter.leaves_open_rows:
@@ -412,10 +412,10 @@ class Refresher:
 
 def _collected(scope_filter: ScopeFilter, derived: DataFrame, read: Sequence[_Input], bound: int) -> pa.Table | None:
     """Collects at least the rows in the scopes; None if they are more than the bound."""
-    if all(each.rows is not None for each in read) and sum(each.rows or 0 for each in read) <= bound:
-        near = derived if all(each.is_near for each in read) else scope_filter.near(derived)
+    if all(part.rows is not None for part in read) and sum(part.rows or 0 for part in read) <= bound:
+        near = derived if all(part.is_near for part in read) else scope_filter.near(derived)
         # A join of few rows can be more than a JVM holds; the limit costs a job, so it is for such alone.
-        joined = prod(max(each.rows or 0, 1) for each in read)
+        joined = prod(max(part.rows or 0, 1) for part in read)
         rows = collected(near if joined <= bound else near.limit(bound + 1))
     else:
         # What the inputs do not bound takes a join, and a limit, which costs a job.
@@ -425,5 +425,5 @@ def _collected(scope_filter: ScopeFilter, derived: DataFrame, read: Sequence[_In
 
 def _most_of_width(read: Sequence[_Input]) -> int:
     """Returns the number of rows, as wide as those of the inputs, that a process should hold."""
-    rows, size = sum(one.rows or 0 for one in read), sum(one.size for one in read if one.rows)
+    rows, size = sum(part.rows or 0 for part in read), sum(part.size for part in read if part.rows)
     return HELD_BYTES * rows // size if size else HELD_BYTES
