@@ -62,9 +62,9 @@ class _Tools:
 
     def dictionary(self, table: str = "") -> dict[str, Any]:
         """Lists tables with what their columns hold: of one table by its full name, or without a name of all."""
-        found = self._rows("FROM dictionary WHERE ? IN ('', \"table\")", [table], most=None)
+        rows = self._rows("FROM dictionary WHERE ? IN ('', \"table\")", [table], most=None)
         tables: dict[str, Any] = {}
-        for row in found:
+        for row in rows:
             about = {"description": row["table_description"], "owner": row["owner"], "columns": {}}
             columns = tables.setdefault(row["table"], about)["columns"]
             columns[row["column"]] = f"{row['type']}: {row['description'] or 'not described'}"
@@ -111,7 +111,7 @@ class _Tools:
                 require_views(analytics, statements[0].query)
                 result = analytics.execute(sql, list(values))
                 columns = [column[0] for column in result.description or ()]
-                found = result.fetchall() if most is None else result.fetchmany(most)
+                rows = result.fetchall() if most is None else result.fetchmany(most)
             except duckdb.InterruptException:
                 raise _refusal(f"The query took longer than {LONGEST_S:g} s, and was ended.") from None
             except (duckdb.OutOfMemoryException, MemoryError):
@@ -122,7 +122,7 @@ class _Tools:
                 raise _refusal(f"{error.message} {error.hint}") from None
             finally:
                 timer.cancel()
-        return [{name: to_plain_json(value) for name, value in zip(columns, row, strict=True)} for row in found]
+        return [{name: to_plain_json(value) for name, value in zip(columns, row, strict=True)} for row in rows]
 
     def _said(self, *words: str) -> dict[str, Any]:
         """Runs a command with --json, and returns what it printed as `answer`."""

@@ -132,11 +132,11 @@ class Reconcile:
             outcomes[-1] = replace(outcomes[-1], **self._verified())
         return outcomes
 
-    def repair(self, found: RunResult) -> list[RunResult]:
+    def repair(self, verified: RunResult) -> list[RunResult]:
         """Overwrites the rows that a verification could not explain, under the cause `repair`.
 
         Args:
-            found: the verification.
+            verified: the verification.
 
         Returns:
             The verification without unexplained rows, then the repair.
@@ -144,7 +144,7 @@ class Reconcile:
         rows = self._unexplained()
         scopes = merged(scope_of_row(self.table, row) for row in rows.to_pylist())
         repaired = self._publish(Touched("repair", len(rows), scopes))
-        return [replace(found, unexplained=0, differences=()), repaired]
+        return [replace(verified, unexplained=0, differences=()), repaired]
 
     def _correct(self, before: ReconcilePosition) -> list[RunResult]:
         pinned = self._pinned
@@ -176,10 +176,10 @@ class Reconcile:
         written = Written()
         if touched.scopes:
             # Inputs are read as they are now: a recomputation from older ones could undo later changes of others.
-            refresher = pinned.refresher({})
-            written = refresher.publish(touched.scopes, run.info, check=True)
+            refreshed = pinned.refresher({}).publish(touched.scopes, run.info, check=True)
             waiting = [scope for scope in touched.scopes if pinned.reaches_open(scope)]
-            self._pending |= {scope: refresher.next_closing_ms(scope) for scope in waiting}
+            self._pending |= {scope: refreshed.next_closing_ms[scope] for scope in waiting}
+            written = refreshed.written
         return run.end(
             written,
             position=pinned.after(self._pending, self._runs) if is_last else None,
@@ -203,7 +203,7 @@ class Reconcile:
         """Returns closed rows that differ from a full recomputation and that no pending change touches.
 
         Returns:
-            Rows in the form of `Target.difference`.
+            Rows in the form of `PublishedTable.difference`.
         """
         pinned = self._pinned
         empty = pa.table({CHANGE: pa.array([], pa.string())})

@@ -51,10 +51,10 @@ def require_explained(
     )
 
 
-def name_rows(found: RunResult | Audited) -> str:
+def name_rows(result: RunResult | Audited) -> str:
     """Writes how many rows of a table nothing explains, and names the first of them."""
     rows = []
-    for d in found.differences[:_NAMED]:
+    for d in result.differences[:_NAMED]:
         key = " ".join(f"{column}={value}" for column, value in d.key.items())
         if d.change == "update":
             rows.append(
@@ -62,12 +62,12 @@ def name_rows(found: RunResult | Audited) -> str:
             )
         else:
             rows.append(key + (" is missing" if d.change == "insert" else " should not be there"))
-    unfound = found.unfound if isinstance(found, Audited) else 0
-    count = found.unexplained - unfound
+    unfound = result.unfound if isinstance(result, Audited) else 0
+    count = result.unexplained - unfound
     more = count - len(rows)
     examples = ": " + "; ".join([*rows, *([f"and {more} more"] if more > 0 else [])]) if rows else ""
     said = [f"{count} rows differ and nothing touched them{examples}"] * bool(count)
     said += [f"{unfound} groups of rows differ in no row that its key finds, as texts of a collation may"] * bool(
         unfound
     )
-    return f"{found.table}: {'; '.join(said)}"
+    return f"{result.table}: {'; '.join(said)}"

@@ -26,7 +26,7 @@ from twofold.infra.project.settings import Settings
 from twofold.streaming.driver import table_query
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.streaming.maintain.change_driven import ChangeDrivenStream
-from twofold.streaming.maintain.stateful_query import Maintain
+from twofold.streaming.maintain.stateful_query import QueryDrivenStream
 from twofold.streaming.maintain.table_stream import TableStream
 from twofold.tables.refresh.open_platform import opened
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
@@ -35,7 +35,7 @@ BATCHES, COLD, RATE = 12, 3, 2_000
 BOOKKEEPING = [
     (Ingest, "_ranges"),
     (Ingest, "_note"),
-    (Maintain, "_consumed"),
+    (QueryDrivenStream, "_consumed"),
     (TableStream, "_note"),
     (TableStream, "_require_one_definition"),
     (ChangeDrivenStream, "_ends"),
@@ -111,7 +111,7 @@ def main() -> int:
         meter = Meter(settings, patches)
         for batch in range(BATCHES):
             day = produce(settings, RATE, args.records / RATE, day)  # the same flights once more would change no table
-            work: list[tuple[str, Ingest | Maintain | ChangeDrivenStream]] = [
+            work: list[tuple[str, Ingest | QueryDrivenStream | ChangeDrivenStream]] = [
                 ("ingest", Ingest(p.spark, p.lake, p.registry, "flights"))
             ]
             work += [(table.full_name, table_query(p, table)) for table in p.registry.in_order("flights")]

@@ -15,7 +15,7 @@ from tests import ROOT
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
-from twofold.streaming.maintain.stateful_query import Maintain
+from twofold.streaming.maintain.stateful_query import QueryDrivenStream
 from twofold.tables.declare.functions.event_patterns import RECORD as RECORD_TYPE
 from twofold.tables.declare.inference import RECORD
 from twofold.tables.declare.registry import load
@@ -95,7 +95,7 @@ class Race:
         shutil.rmtree(lake.uri(table.full_name))
         shutil.rmtree(lake.settings.checkpoints / table.domain, ignore_errors=True)
         ensure_domain(self.platform.spark, lake, self.platform.registry, table.domain)
-        stream = Maintain(self.platform.spark, lake, self.platform.registry, table)
+        stream = QueryDrivenStream(self.platform.spark, lake, self.platform.registry, table)
         return timed(lambda: stream.start(available_now=True).awaitTermination())
 
     def bare(self, table: Table) -> float:

@@ -89,6 +89,6 @@ def _ask_database(settings: Settings, registry: Registry, topics: Collection[str
         what = "The database was not asked whether it has lost changes since:"
         err.print(f"[yellow]![/] {what} {escape(error.message)}", soft_wrap=True)
         return
-    lost = next((one for one in states if one.fault), None)
+    lost = next((state for state in states if state.fault), None)
     if lost is not None:
         raise CaptureFailed(f"{lost.topic}: {lost.fault}.", hint=lost.hint, topic=lost.topic)

@@ -19,7 +19,7 @@ from tests import ROOT
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.ports import HOST, free_port
 from twofold.infra.project.settings import Settings
-from twofold.page.known import Knowledge
+from twofold.page.platform_status import StatusCache
 from twofold.page.server.app import application
 
 FOLDER = ROOT / "docs" / "pictures"
@@ -41,7 +41,7 @@ def take(settings: Settings, folder: Path) -> None:
     if browser is None:
         raise ProcessFailed("There is no browser.", hint="Install Debian's package chromium.")
     folder.mkdir(parents=True, exist_ok=True)
-    everyone = application(settings, lambda: None, knowledge=Knowledge(settings, advance=False))
+    everyone = application(settings, lambda: None, cache=StatusCache(settings, advance=False))
     with served(everyone, free_port()) as address, tempfile.TemporaryDirectory() as profile:
         for name, (path, scheme) in PICTURES.items():
             options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}"]

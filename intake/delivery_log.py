@@ -168,7 +168,7 @@ class DeliveryLog:
         if self._times is None:
             times = FirstReceived(self._settings.home / "webhooks" / "first-received.sqlite")
             self._times = self._open.enter_context(closing(times))
-        return self._times.times([((one.topic, one.id), one.received_at) for one in dated])
+        return self._times.times([((delivery.topic, delivery.id), delivery.received_at) for delivery in dated])
 
     def _sealed(self, delivery: Delivery) -> bytes:
         if self._seal is None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from twofold.infra.sqlite_file import open_sqlite
 
 KEPT = timedelta(days=3)
 _PRUNED_EVERY = timedelta(minutes=10)
@@ -21,7 +22,7 @@ class FirstReceived:
 
     def __init__(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        self._connection = sqlite3.connect(file, isolation_level=None)
+        self._connection = open_sqlite(file)
         self._pruned_at = datetime.min.replace(tzinfo=UTC)
         # A time that was answered for must be there after a crash of the machine.
         for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", _TABLE, _INDEX):

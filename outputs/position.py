@@ -67,7 +67,7 @@ class Position:
     def _erases(self) -> bool:
         """Whether what is replaced on the way to the heading has values that are shown no more."""
         assert self.heading is not None
-        shown = [set(json.loads(one.definition).get("reveal", ())) for one in (self, self.heading)]
+        shown = [set(json.loads(position.definition).get("reveal", ())) for position in (self, self.heading)]
         return self.heading.forgotten != self.forgotten or not shown[0] <= shown[1]
 
     def between(self) -> Position:

@@ -62,9 +62,9 @@ class Revealed:
         if self._decrypts:
             return self._reader.reveal(column, 0, ended_after)
         texts = column.to_pylist()
-        found, _ = self._reader.values(texts, ended_after)
+        values, _ = self._reader.values(texts, ended_after)
         return pa.array(
-            [text if value is not None else None for text, value in zip(texts, found, strict=True)], pa.string()
+            [text if value is not None else None for text, value in zip(texts, values, strict=True)], pa.string()
         )
 
     @cached_property

@@ -65,7 +65,7 @@ def _untangled(columns: Mapping[int, list[str]], near: Sequence[Mapping[str, lis
         order = {number: list(names) for number, names in order.items()}
         for number in sorted(order, reverse=bool(sweep % 2)):
             place = {name: n for names in order.values() for n, name in enumerate(names)}
-            order[number].sort(key=lambda name: (_mean([place[one] for one in side[name]], place[name]), name))
+            order[number].sort(key=lambda name: (_mean([place[end] for end in side[name]], place[name]), name))
         if (crossings := _crossings(order, near[1])) < fewest:
             best, fewest = order, crossings
     return best
@@ -75,7 +75,7 @@ def _crossings(order: Mapping[int, list[str]], right: Mapping[str, list[str]]) -
     place = {name: n for names in order.values() for n, name in enumerate(names)}
     count = 0
     for names in order.values():
-        ends = [place[one] for name in names for one in sorted(right[name], key=place.__getitem__)]
+        ends = [place[end] for name in names for end in sorted(right[name], key=place.__getitem__)]
         starts = [n for n, name in enumerate(names) for _ in right[name]]
         count += sum(
             starts[i] < starts[j] and ends[i] > ends[j] for i in range(len(ends)) for j in range(i + 1, len(ends))
@@ -90,7 +90,7 @@ def _heights(order: Mapping[int, list[str]], near: Sequence[Mapping[str, list[st
         for number in sorted(order, reverse=bool(sweep % 2)):
             last = -1.0
             for name in order[number]:
-                wanted = _mean([heights[one] for one in near[sweep % 2][name]], heights[name])
+                wanted = _mean([heights[end] for end in near[sweep % 2][name]], heights[name])
                 heights[name] = last = max(wanted, last + 1.0)
     lowest = min(heights.values(), default=0.0)
     return {name: height - lowest for name, height in heights.items()}

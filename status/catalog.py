@@ -56,7 +56,7 @@ def catalog_of(registry: Registry, facts: Facts) -> dict[str, Entry]:
         for name in dict.fromkeys(source.full_name for source in registry.upstream(table)):
             readers[name].append(table.full_name)
     declared: list[Topic | Table] = [*registry.topics.values(), *registry.in_order()]
-    return {one.full_name: entry_of(one, registry, facts, readers[one.full_name]) for one in declared}
+    return {source.full_name: entry_of(source, registry, facts, readers[source.full_name]) for source in declared}
 
 
 def entry_of(declared: Topic | Table, registry: Registry, facts: Facts, readers: Sequence[str] = ()) -> Entry:

@@ -23,8 +23,8 @@ from twofold.infra.delta.logged_commit import LoggedCommit
 from twofold.infra.errors import ChangesGone, ChangesUnread
 from twofold.infra.text.printable import plain, restored
 from twofold.status.parts.refused_records import COLUMNS, Refused, refused_in
-from twofold.status.parts.series import Growth, Point, oldest_folded, point_of
-from twofold.status.store import Head
+from twofold.status.parts.series import SeriesPoint, SeriesUpdate, oldest_folded, point_of
+from twofold.status.store import TableVersion
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.topic import Topic
@@ -45,20 +45,20 @@ class Facts:
         known: what an earlier one found out.
     """
 
-    def __init__(self, lake: Lake, known: Mapping[str, Head] | None = None) -> None:
+    def __init__(self, lake: Lake, known: Mapping[str, TableVersion] | None = None) -> None:
         self._lake, self._known = lake, known or {}
-        self._heads: dict[str, Head | None] = {}
+        self._table_versions: dict[str, TableVersion | None] = {}
         self._opened: dict[str, DeltaTable] = {}
 
     @property
-    def heads(self) -> dict[str, Head]:
+    def table_versions(self) -> dict[str, TableVersion]:
         """All that is known by now of tables that were asked for."""
-        return {name: head for name, head in self._heads.items() if head}
+        return {name: newest for name, newest in self._table_versions.items() if newest}
 
     def version(self, name: str) -> int | None:
         """Returns the version of a table, None if it does not exist."""
-        head = self._head(name)
-        return head.version if head else None
+        newest = self._table_version(name)
+        return newest.version if newest else None
 
     def rows(self, name: str) -> int | None:
         """Counts the rows of a table by the statistics of its files; None if it does not exist."""
@@ -99,31 +99,31 @@ class Facts:
 
     def audits(self) -> dict[str, LastAudit]:
         """Returns the last audit by table; a table that was never audited is left out."""
-        found = self._fact(
+        audits = self._fact(
             RUNS,
             "audits",
-            lambda table: plain({name: asdict(one) for name, one in last_audits(self._lake, table).items()}),
+            lambda table: plain({name: asdict(audit) for name, audit in last_audits(self._lake, table).items()}),
         )
         times = ("at", "all_since")
         return {
-            name: LastAudit(**{**one, **{at: _moment(one[at]) for at in times}}) for name, one in (found or {}).items()
+            name: LastAudit(**{**row, **{at: _moment(row[at]) for at in times}}) for name, row in (audits or {}).items()
         }
 
     def certificates(self) -> dict[str, CertifiedTopic]:
         """Returns the newest certificate by topic; a topic without one is left out."""
-        found = self._fact(
+        certificates = self._fact(
             CERTIFICATES,
             "certificates",
-            lambda table: plain({name: asdict(one) for name, one in newest_certificates(table).items()}),
+            lambda table: plain({name: asdict(last) for name, last in newest_certificates(table).items()}),
         )
-        return restored(dict[str, CertifiedTopic], found or {})  # type: ignore[no-any-return]
+        return restored(dict[str, CertifiedTopic], certificates or {})  # type: ignore[no-any-return]
 
     def corrections(self) -> dict[str, int]:
         """Counts per table the rows that batch work corrected, in all."""
 
         def counts(table: DeltaTable) -> dict[str, int]:
-            found = select(table, ["table"])["table"].value_counts().to_pylist()
-            return {entry["values"]: entry["counts"] for entry in found}
+            counts = select(table, ["table"])["table"].value_counts().to_pylist()
+            return {entry["values"]: entry["counts"] for entry in counts}
 
         return self._fact(CORRECTIONS, "corrections", counts) or {}
 
@@ -150,33 +150,33 @@ class Facts:
         New records are counted when they come; if some have left, all are counted again.
         """
         name, rules = topic.full_name + QUARANTINE, [str(rule) for rule in topic.checks]
-        head = self._head(name)
-        if head is None:
+        newest = self._table_version(name)
+        if newest is None:
             return []
-        if head.facts.get("refused", {}).get("rules") != rules:
+        if newest.facts.get("refused", {}).get("rules") != rules:
             before = self._known.get(name)
             fact = before.facts.get("refused", {}) if before else {}
-            earlier = {one["reason"]: Refused(**one) for one in fact.get("by", ())}
+            earlier = {refused["reason"]: Refused(**refused) for refused in fact.get("by", ())}
             rows = self._added_since(name, before, COLUMNS) if before and fact.get("rules") == rules else None
             if rows is None:
                 rows, earlier = select(self._open(name), COLUMNS), {}
             newer = refused_in(rows, rules)
-            counted = {**earlier, **{reason: one.after(earlier.get(reason)) for reason, one in newer.items()}}
-            by = sorted(counted.values(), key=lambda one: (-one.records, one.reason))
-            head.facts["refused"] = {"rules": rules, "by": [asdict(one) for one in by]}
-        return [Refused(**one) for one in head.facts["refused"]["by"]]
+            counted = {**earlier, **{reason: refused.after(earlier.get(reason)) for reason, refused in newer.items()}}
+            by = sorted(counted.values(), key=lambda refused: (-refused.records, refused.reason))
+            newest.facts["refused"] = {"rules": rules, "by": [asdict(refused) for refused in by]}
+        return [Refused(**refused) for refused in newest.facts["refused"]["by"]]
 
-    def growth(self, name: str, sample: Point) -> Growth | None:
+    def series_update(self, name: str, sample: SeriesPoint) -> SeriesUpdate | None:
         """Returns what the new commits of a table say, with what is true of it now; None if it does not exist."""
-        head, before = self._head(name), self._known.get(name)
-        if head is None:
+        newest, before = self._table_version(name), self._known.get(name)
+        if newest is None:
             return None
         after = before.version if before else None
-        commits = self._lake.commits(name, oldest_folded(after, head.version), head.version, kept=True)
+        commits = self._lake.commits(name, oldest_folded(after, newest.version), newest.version, kept=True)
         points = ((commit.timestamp_ms, self._point(name, commit, is_new=before is not None)) for commit in commits)
-        return Growth(after=after, commits=[(at, point) for at, point in points if point], sample=sample)
+        return SeriesUpdate(after=after, commits=[(at, point) for at, point in points if point], sample=sample)
 
-    def _point(self, name: str, commit: LoggedCommit, *, is_new: bool) -> Point | None:
+    def _point(self, name: str, commit: LoggedCommit, *, is_new: bool) -> SeriesPoint | None:
         """Returns what a commit says; how late its records were is read, if it does not say it and is new."""
         point = point_of(commit)
         if not is_new or point is None or not point.lacks_lateness:
@@ -185,15 +185,15 @@ class Facts:
             columns = [OFFSET, LATE_BY_MS]
             rows = changed_rows(self._lake, name, commit.version - 1, commit.version, columns, self._open(name))
             late = rows.filter(pc.is_valid(rows[OFFSET]))[LATE_BY_MS]
-            return Point(lateness={str(bound): n for bound, n in lateness_counts(late).items()})
+            return SeriesPoint(lateness={str(bound): n for bound, n in lateness_counts(late).items()})
         return None
 
     def _late_counts(self, name: str, delays_ms: Collection[int]) -> dict[int, int]:
         """Counts a topic's records that are late by each of these delays or more; only new commits are read."""
-        head = self._head(name)
-        if head is None:
+        newest = self._table_version(name)
+        if newest is None:
             return dict.fromkeys(delays_ms, 0)
-        counts = {int(delay): n for delay, n in head.facts.get("late", {}).items()}
+        counts = {int(delay): n for delay, n in newest.facts.get("late", {}).items()}
         before = self._known.get(name)
         since = {int(delay): n for delay, n in before.facts.get("late", {}).items()} if before else {}
         if not set(delays_ms) <= set(counts):
@@ -203,10 +203,10 @@ class Facts:
                 rows = select(self._open(name), [LATE_BY_MS], condition)
                 since, added = dict.fromkeys(delays_ms, 0), [(late_ms, 1) for late_ms in rows[LATE_BY_MS].to_pylist()]
             counts = {delay: since[delay] + sum(n for late_ms, n in added if late_ms >= delay) for delay in delays_ms}
-            head.facts["late"] = {str(delay): n for delay, n in counts.items()}
+            newest.facts["late"] = {str(delay): n for delay, n in counts.items()}
         return counts
 
-    def _late_since(self, name: str, before: Head, least_ms: int) -> list[tuple[int, int]] | None:
+    def _late_since(self, name: str, before: TableVersion, least_ms: int) -> list[tuple[int, int]] | None:
         """Returns the lateness of records that came, 1, or went, -1, after a version; None if that cannot be known."""
         commits = self._commits_since(name, before)
         if commits is None:
@@ -220,54 +220,54 @@ class Facts:
         is_late = pc.and_(pc.is_valid(rows[OFFSET]), pc.greater_equal(rows[LATE_BY_MS], least_ms))
         return [(row[LATE_BY_MS], -1 if is_old(row) else 1) for row in rows.filter(is_late).to_pylist()]
 
-    def _added_since(self, name: str, before: Head, columns: Sequence[str]) -> pa.Table | None:
+    def _added_since(self, name: str, before: TableVersion, columns: Sequence[str]) -> pa.Table | None:
         """Returns the rows that came after a version; None if some went, or that cannot be known."""
         commits = self._commits_since(name, before)
         if commits is None or any(commit.rewrites for commit in commits):
             return None
         return self._changes_since(name, before, columns)
 
-    def _commits_since(self, name: str, before: Head) -> list[LoggedCommit] | None:
+    def _commits_since(self, name: str, before: TableVersion) -> list[LoggedCommit] | None:
         """Returns the commits after a version that changed rows; None if that version is none of this history."""
-        head = self._heads[name]
-        if head is None or self._lake.commit_digest(name, before.version) != before.digest:
+        newest = self._table_versions[name]
+        if newest is None or self._lake.commit_digest(name, before.version) != before.digest:
             return None
         with suppress(FileNotFoundError):
-            commits = [c for c in self._lake.commits(name, before.version, head.version) if c.changes]
+            commits = [c for c in self._lake.commits(name, before.version, newest.version) if c.changes]
             return None if any(commit.operation == _RESTORE for commit in commits) else commits
         return None
 
-    def _changes_since(self, name: str, before: Head, columns: Sequence[str]) -> pa.Table | None:
+    def _changes_since(self, name: str, before: TableVersion, columns: Sequence[str]) -> pa.Table | None:
         with suppress(ChangesGone, ChangesUnread):
             table = self._open(name)
             return changed_rows(self._lake, name, before.version, table.version(), columns, table)
         return None
 
     def _fact(self, name: str, fact: str, read: Callable[[DeltaTable], object]) -> Any:
-        head = self._head(name)
-        if head is None:
+        newest = self._table_version(name)
+        if newest is None:
             return None
-        if fact not in head.facts:
-            head.facts[fact] = read(self._open(name))
-        return head.facts[fact]
+        if fact not in newest.facts:
+            newest.facts[fact] = read(self._open(name))
+        return newest.facts[fact]
 
-    def _head(self, name: str) -> Head | None:
-        if name not in self._heads:
-            self._heads[name] = self._current(name) if self._lake.exists(name) else None
-        return self._heads[name]
+    def _table_version(self, name: str) -> TableVersion | None:
+        if name not in self._table_versions:
+            self._table_versions[name] = self._current(name) if self._lake.exists(name) else None
+        return self._table_versions[name]
 
-    def _current(self, name: str) -> Head:
-        """Returns the table's head as it was known, if the table has not moved, else one without facts."""
+    def _current(self, name: str) -> TableVersion:
+        """Returns the table's version as it was known, if the table has not moved, else the newest without facts."""
         version, known = self._lake.version(name), self._known.get(name)
         digest = self._lake.commit_digest(name, version)
         if known and digest and (known.version, known.digest) == (version, digest):
-            return Head(version, digest, dict(known.facts))
-        return Head(version, digest)
+            return TableVersion(version, digest, dict(known.facts))
+        return TableVersion(version, digest)
 
     def _open(self, name: str) -> DeltaTable:
-        head = self._heads[name]
+        newest = self._table_versions[name]
         if name not in self._opened:
-            self._opened[name] = self._lake.open(name, head.version if head else None)
+            self._opened[name] = self._lake.open(name, newest.version if newest else None)
         return self._opened[name]
 
 

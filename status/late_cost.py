@@ -144,10 +144,10 @@ def late_cost(corrections: Sequence[Correction], since: datetime, until: datetim
     """
     first, last = _monday(since), _monday(until)
     weeks = {first + timedelta(weeks=n): Counter[Size]() for n in range((last - first).days // 7 + 1)}
-    late = [one for one in corrections if one.cause == LATE]
-    for one in late:
-        weeks.setdefault(_monday(one.at), Counter())[one.size] += 1
-    return LateCost(weeks, [one.late_by_ms for one in late], sum(one.cause == "upstream" for one in corrections))
+    late = [row for row in corrections if row.cause == LATE]
+    for row in late:
+        weeks.setdefault(_monday(row.at), Counter())[row.size] += 1
+    return LateCost(weeks, [row.late_by_ms for row in late], sum(row.cause == "upstream" for row in corrections))
 
 
 def _recorded(since: datetime, until: datetime) -> str:

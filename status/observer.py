@@ -26,10 +26,10 @@ from twofold.status.health import found_needs, needs_of, stream_health
 from twofold.status.parts.captures import capture_states
 from twofold.status.parts.outputs import output_reports
 from twofold.status.parts.plain_text import plain_text_problems
-from twofold.status.parts.series import Growth, Point
+from twofold.status.parts.series import SeriesPoint, SeriesUpdate
 from twofold.status.parts.unloaded_dags import unloaded_dags
 from twofold.status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
-from twofold.status.store import Head, Store
+from twofold.status.store import Store, TableVersion
 from twofold.streaming.ingest.broker_retention import Retention, retention
 from twofold.streaming.query.progress import Progress, read
 from twofold.streaming.watermarks import by_input, held_back_by
@@ -50,7 +50,7 @@ class Observer:
     def __init__(self, settings: Settings, registry: Registry) -> None:
         self._settings, self._registry = settings, registry
         self._lake, self._store = Lake(settings), Store(settings)
-        self._seen: Mapping[str, Head] = {}
+        self._seen: Mapping[str, TableVersion] = {}
 
     def snapshot(self, *, with_retention: bool = False, save: bool = True) -> Snapshot:
         """Reads everything; a part that does not answer is left out and named in `problems`.
@@ -65,7 +65,7 @@ class Observer:
         processes = supervisor.state(settings)
         bounds = _tolerant(problems, "broker", lambda: _offsets(settings, registry, processes)) or {}
         # What is saved goes on from what is in the store, so that each commit is in its series once.
-        facts = Facts(lake, self._store.heads() if save or not self._seen else self._seen)
+        facts = Facts(lake, self._store.table_versions() if save or not self._seen else self._seen)
         audits = facts.audits()
         at, lost = datetime.now(UTC), [gap for gap in gaps(lake) if gap.topic not in registry.elsewhere]
         ingested = {topic: ends for p in progress if p.query == "ingest" for topic, ends in p.offsets.items()}
@@ -99,14 +99,14 @@ class Observer:
             outputs=outputs,
             not_run=registry.not_run,
         )
-        grown = _tolerant(problems, "commits", lambda: _growths(now, facts)) if save else None
+        updates = _tolerant(problems, "commits", lambda: _series_updates(now, facts)) if save else None
         health = {domain: stream_health(now, domain, settings, registry) for domain in registry.domains}
         now = replace(now, health=health, problems=[*problems, *(need.text for need in found_needs(now))])
         now = replace(now, since=self._since(now))
         if save:
             catalog = catalog_of(registry, facts)
-            self._store.save(facts.heads, grown=grown, snapshot=now, since=now.since, catalog=catalog)
-        self._seen = facts.heads
+            self._store.save(facts.table_versions, updates=updates, snapshot=now, since=now.since, catalog=catalog)
+        self._seen = facts.table_versions
         return now
 
     def _since(self, now: Snapshot) -> dict[str, datetime]:
@@ -166,14 +166,14 @@ class Observer:
         return states
 
 
-def _growths(now: Snapshot, facts: Facts) -> dict[str, Growth]:
+def _series_updates(now: Snapshot, facts: Facts) -> dict[str, SeriesUpdate]:
     """Returns what is new of topics and tables since the last look."""
-    samples = {table.name: Point(rows=table.rows) for table in now.tables}
+    samples = {table.name: SeriesPoint(rows=table.rows) for table in now.tables}
     for topic in now.topics:
         at_ms = epoch_ms(now.at)
-        samples[topic.name] = Point(produced=topic.produced, ingested=topic.ingested, lag=topic.lag, at_ms=at_ms)
-    growths = {name: facts.growth(name, sample) for name, sample in samples.items()}
-    return {name: growth for name, growth in growths.items() if growth}
+        samples[topic.name] = SeriesPoint(produced=topic.produced, ingested=topic.ingested, lag=topic.lag, at_ms=at_ms)
+    updates = {name: facts.series_update(name, sample) for name, sample in samples.items()}
+    return {name: update for name, update in updates.items() if update}
 
 
 def declared_progress(settings: Settings, registry: Registry) -> list[Progress]:

@@ -57,7 +57,7 @@ def proof_days(lake: Lake, since: datetime) -> dict[tuple[str, str], Mapping[dat
     for run in rows.sort_by("recorded_at").to_pylist():
         kind = OF_TABLES[0] if run["cause"] in OF_TABLES else run["cause"]
         runs[run["table"], kind].setdefault(run["recorded_at"].date(), []).append(run)
-    return {one: {day: _proof(some) for day, some in days.items()} for one, days in runs.items()}
+    return {key: {day: _proof(some) for day, some in days.items()} for key, days in runs.items()}
 
 
 def _proof(runs: list[Mapping[str, object]]) -> Proof:

@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from twofold.infra.project.settings import Settings
+from twofold.infra.sqlite_file import open_sqlite
 from twofold.infra.text.printable import document
-from twofold.status.parts.series import SPANS, Growth, Point, Span, merged
+from twofold.status.parts.series import SPANS, SeriesPoint, SeriesUpdate, Span, merged
 
 FORMAT = 2
 """Of the file; one of another format is made again, since all of it can be read from the platform again."""
@@ -30,7 +31,7 @@ _log = logging.getLogger("twofold.status")
 
 
 @dataclass(frozen=True)
-class Head:
+class TableVersion:
     """Facts of a Delta table at one version; they can be old, never wrong.
 
     Attributes:
@@ -57,48 +58,52 @@ class Store:
     def __init__(self, settings: Settings) -> None:
         self._file = settings.home / "status.sqlite"
 
-    def heads(self) -> dict[str, Head]:
+    def table_versions(self) -> dict[str, TableVersion]:
         """Returns the facts of all tables by name."""
         rows = self._read("SELECT name, version, digest, facts FROM heads")
-        return {name: Head(version, digest, json.loads(facts)) for name, version, digest, facts in rows}
+        return {name: TableVersion(version, digest, json.loads(facts)) for name, version, digest, facts in rows}
 
     def latest(self, what: str) -> Latest | None:
         """Returns a document that was saved, None if there is none."""
         rows = self._read("SELECT at, value FROM latest WHERE what = ?", what)
         return next((Latest(datetime.fromisoformat(at), json.loads(value)) for at, value in rows), None)
 
-    def series(self, name: str, span: Span, now: datetime) -> list[tuple[datetime, Point | None]]:
+    def series(self, name: str, span: Span, now: datetime) -> list[tuple[datetime, SeriesPoint | None]]:
         """Returns the buckets of a span with what is known of a topic or table in each, oldest first, now's last."""
         last = int(now.timestamp()) // span.width_s * span.width_s
         first = last - (span.buckets - 1) * span.width_s
         query = "SELECT at, point FROM series WHERE name = ? AND width = ? AND at BETWEEN ? AND ?"
-        known = {at: Point(**json.loads(point)) for at, point in self._read(query, name, span.width_s, first, last)}
+        rows = self._read(query, name, span.width_s, first, last)
+        points = {at: SeriesPoint(**json.loads(point)) for at, point in rows}
         starts = range(first, last + 1, span.width_s)
-        return [(datetime.fromtimestamp(start, UTC), known.get(start)) for start in starts]
+        return [(datetime.fromtimestamp(start, UTC), points.get(start)) for start in starts]
 
     def save(
-        self, heads: Mapping[str, Head], *, grown: Mapping[str, Growth] | None = None, **documents: object
+        self,
+        table_versions: Mapping[str, TableVersion],
+        *,
+        updates: Mapping[str, SeriesUpdate] | None = None,
+        **documents: object,
     ) -> bool:
         """Replaces the facts of all tables, and these documents; returns False while another process does.
 
         Nothing is raised: who saves has a use of its own for what it knows.
 
         Args:
-            grown: what is new of topics and tables; commits that another process has saved meanwhile are left out.
+            updates: what is new of topics and tables; commits that another process has saved meanwhile are left out.
         """
         now = datetime.now(UTC)
-        at = now.isoformat()
         try:
             with closing(self._writable()) as db, db:
                 db.execute("BEGIN IMMEDIATE")
                 versions = dict(db.execute("SELECT name, version FROM heads"))
-                for name, growth in (grown or {}).items():
-                    commits = growth.commits if versions.get(name) == growth.after else ()
-                    _extend(db, name, [*commits, (int(now.timestamp() * 1_000), growth.sample)])
+                for name, update in (updates or {}).items():
+                    commits = update.commits if versions.get(name) == update.after else ()
+                    _extend(db, name, [*commits, (int(now.timestamp() * 1_000), update.sample)])
                 db.execute("DELETE FROM heads")
-                rows = ((name, head.version, head.digest, document(head.facts)) for name, head in heads.items())
+                rows = ((name, at.version, at.digest, document(at.facts)) for name, at in table_versions.items())
                 db.executemany("INSERT INTO heads VALUES (?, ?, ?, ?)", rows)
-                values = ((what, at, document(value)) for what, value in documents.items())
+                values = ((what, now.isoformat(), document(value)) for what, value in documents.items())
                 db.executemany("INSERT OR REPLACE INTO latest VALUES (?, ?, ?)", values)
         except (sqlite3.Error, OSError) as error:
             _log.info("not saved file=%s error=%s", self._file, error)
@@ -117,14 +122,14 @@ class Store:
             _log.warning("made again file=%s error=%s", self._file, error)
         for suffix in ("", "-wal", "-shm"):
             self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
-        db = sqlite3.connect(self._file, timeout=0, isolation_level=None)
+        db = open_sqlite(self._file, wait_s=0)
         db.executescript(f"PRAGMA journal_mode=WAL; BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version={FORMAT}; COMMIT;")
         return db
 
     def _opened(self) -> sqlite3.Connection | None:
         if not self._file.exists():
             return None
-        db = sqlite3.connect(self._file, timeout=0, isolation_level=None)
+        db = open_sqlite(self._file, wait_s=0)
         if _is_ours(db):
             return db
         db.close()
@@ -143,21 +148,21 @@ class Store:
         if not self._file.exists():
             yield None
             return
-        with closing(sqlite3.connect(f"{self._file.as_uri()}?mode=ro", timeout=_PATIENCE_S, uri=True)) as db:
+        with closing(open_sqlite(self._file, wait_s=_PATIENCE_S, read_only=True)) as db:
             yield db
 
 
-def _extend(db: sqlite3.Connection, name: str, points: Sequence[tuple[int, Point]]) -> None:
+def _extend(db: sqlite3.Connection, name: str, points: Sequence[tuple[int, SeriesPoint]]) -> None:
     """Adds points of these moments, epoch milliseconds, to the buckets of each span, and removes those before it."""
     of_bucket = "name = ? AND width = ? AND at = ?"
     for span in SPANS:
-        buckets: dict[int, list[Point]] = defaultdict(list)
+        buckets: dict[int, list[SeriesPoint]] = defaultdict(list)
         for at_ms, point in points:
             buckets[at_ms // 1_000 // span.width_s * span.width_s].append(point)
         oldest = max(buckets) - (span.buckets - 1) * span.width_s
         for start in sorted(start for start in buckets if start >= oldest):
             known = db.execute(f"SELECT point FROM series WHERE {of_bucket}", (name, span.width_s, start)).fetchall()
-            whole = merged([*(Point(**json.loads(text)) for (text,) in known), *buckets[start]])
+            whole = merged([*(SeriesPoint(**json.loads(text)) for (text,) in known), *buckets[start]])
             row = (name, span.width_s, start, document(whole.known))
             db.execute("INSERT OR REPLACE INTO series VALUES (?, ?, ?, ?)", row)
         db.execute("DELETE FROM series WHERE name = ? AND width = ? AND at < ?", (name, span.width_s, oldest))

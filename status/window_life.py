@@ -90,7 +90,7 @@ def lives_of(history: RowHistory) -> list[Life]:
     for name in names:
         values = [Value(version.at, step, _number((row or {}).get(name))) for version, step, row in rows]
         life = Life(name, _changes(values[: last + 1]), _changes(values[last + 1 :]))
-        if any(one.value is not None for one in values):
+        if any(value.value is not None for value in values):
             lives.append(life)
     return sorted(lives, key=lambda life: life.alone == life.final)
 
@@ -109,7 +109,7 @@ def _rows(versions: Sequence[RowVersion]) -> list[tuple[RowVersion, int, dict[st
 
 def _changes(values: Sequence[Value]) -> list[Value]:
     """Leaves out the values that are equal to the one before."""
-    return [one for n, one in enumerate(values) if n == 0 or one.value != values[n - 1].value]
+    return [value for n, value in enumerate(values) if n == 0 or value.value != values[n - 1].value]
 
 
 def _number(value: Any) -> float | None:

@@ -25,7 +25,7 @@ from twofold.streaming.maintain.backlog import Backlog
 from twofold.streaming.maintain.change_driven import ChangeDrivenStream
 from twofold.streaming.maintain.refresh_pace import Pace
 from twofold.streaming.maintain.refresh_turns import Turns
-from twofold.streaming.maintain.stateful_query import Maintain
+from twofold.streaming.maintain.stateful_query import QueryDrivenStream
 from twofold.streaming.query.progress import last_of, note_error
 from twofold.streaming.query.scheduler_pool import use_pool
 from twofold.streaming.query.step_shares import Shares
@@ -145,9 +145,9 @@ def _ensure(platform: Platform, table: Table) -> None:
     platform.lake.describe(table.full_name, table.description, described)
 
 
-def table_query(platform: Platform, table: Table) -> Maintain | ChangeDrivenStream:
+def table_query(platform: Platform, table: Table) -> QueryDrivenStream | ChangeDrivenStream:
     """Builds the query that keeps the table fresh, by the table's strategy."""
-    kind = ChangeDrivenStream if platform.registry.strategy(table).follows_changes else Maintain
+    kind = ChangeDrivenStream if platform.registry.strategy(table).follows_changes else QueryDrivenStream
     return kind(platform.spark, platform.lake, platform.registry, table)
 
 

@@ -142,17 +142,17 @@ class World:
         name, schema = topic.full_name, raw_schema(raw_columns(topic))
         before = self.log.get(name, schema.empty_table())
         start, end = len(before), len(before) + len(values)
-        keyed = [one if isinstance(one, Keyed) else Keyed(b"key", one) for one in values]
+        keyed = [value if isinstance(value, Keyed) else Keyed(b"key", value) for value in values]
         columns = [
             pa.array([0] * len(values), pa.int32()),
             pa.array(range(start, end), pa.int64()),
             pa.array([datetime.now(UTC)] * len(values), pa.timestamp("us", tz="UTC")),
-            pa.array([one.key for one in keyed], pa.binary()),
-            pa.array([one.value for one in keyed], pa.binary()),
+            pa.array([record.key for record in keyed], pa.binary()),
+            pa.array([record.value for record in keyed], pa.binary()),
         ]
         if topic.reads_headers:
-            found = [{"key": header, "value": value} for header, value in headers] or None
-            columns.append(pa.array([found] * len(values), HEADERS_TYPE))
+            pairs = [{"key": header, "value": value} for header, value in headers] or None
+            columns.append(pa.array([pairs] * len(values), HEADERS_TYPE))
         raw = pa.table(columns, schema=schema)
         self.log[name] = pa.concat_tables([before, raw])
         return raw, {0: (start, end)}

@@ -41,13 +41,13 @@ def _audit_copy(lake: Lake, table: Table, output: Output, turn: Turn) -> Audited
     audited = AuditedCopy(table=table.full_name, output=output.name_for(table.name))
     name = f"{audited.table}: its copy {audited.output}"
     try:
-        found = compare_copy(lake, table, open_target(lake, table, output), turn.number, turn.of)
+        compared = compare_copy(lake, table, open_target(lake, table, output), turn.number, turn.of)
     except TwofoldError as error:
         return replace(audited, fault=f"{name} is not compared: {error.message}")
-    if found is None:
+    if compared is None:
         return audited
     fault = ""
-    if found.differing:
+    if compared.differing:
         again = f"`{COMMAND} outputs resend {audited.table} --output {audited.output} --from now` repairs it"
-        fault = f"{name} differs in {found.differing:,} of {found.rows:,} rows; {again}"
-    return replace(audited, rows=found.rows, differing=found.differing, fault=fault)
+        fault = f"{name} differs in {compared.differing:,} of {compared.rows:,} rows; {again}"
+    return replace(audited, rows=compared.rows, differing=compared.differing, fault=fault)

@@ -319,7 +319,7 @@ class _Comparison:
         placed = self._placed(_DUCKDB, f"SELECT {texts} FROM rows")
         return query(select.format(placed, wanted.format("bucket")), rows=pa.table(bits))
 
-    def by_row(self, found: ComparedTable, buckets: Sequence[int]) -> ComparedTable:
+    def by_row(self, compared: ComparedTable, buckets: Sequence[int]) -> ComparedTable:
         """Adds the rows that differ in these buckets to the result, as of a later moment."""
         bucket_filter = f"{{0}} IN ({', '.join(map(str, buckets))})"
         rows = "SELECT key, hashes FROM ({0}) placed WHERE {1}"
@@ -329,7 +329,7 @@ class _Comparison:
         other = {tuple(row["key"]): row["hashes"] for row in ours}
         columns = [name for name in self.written if name not in self.key]
         return replace(
-            found,
+            compared,
             missing=[self._shown(key) for key in sorted(one.keys() - other.keys())],
             extra=[self._shown(key) for key in sorted(other.keys() - one.keys())],
             different=[

@@ -80,15 +80,15 @@ def note_transactions(platform: Platform, topic: Topic, log: Log, empty: Spans) 
     lake, name, session = platform.lake, topic.full_name, platform.spark
     known = read_ingested_offsets(lake, topic).log
     if topic.compacted:
-        found = {partition: list(here) for partition, here in empty.items()}
+        explained = {partition: list(here) for partition, here in empty.items()}
         unread = unread_tombstones(lake, topic, empty, datetime.now(UTC))
         if unread:
             lost_offsets.record(lake, [replace(gap, log=known) for gap in unread], session)
-            found = subtract(found, lost_offsets.places(unread))
+            explained = subtract(explained, lost_offsets.places(unread))
     else:
-        found = log.in_transactions(name, empty)
-    record(lake, name, known, found, session)
-    return found
+        explained = log.in_transactions(name, empty)
+    record(lake, name, known, explained, session)
+    return explained
 
 
 def unread_tombstones(lake: Lake, topic: Topic, empty: Spans, now: datetime) -> list[Gap]:

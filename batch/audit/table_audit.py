@@ -38,9 +38,9 @@ from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.acceptance import require_one_definition
 from twofold.tables.refresh.events.lost_offsets import gaps
 from twofold.tables.refresh.open_platform import Platform, opened
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.row_diff import differences_of
 from twofold.tables.refresh.scope import Scope, everything
-from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from twofold.batch.audit.database_audit import ComparedTable
@@ -224,7 +224,7 @@ def _compare(pinned: Pinned, result: Audited, turn: Turn) -> Audited:
     if not differing.differing:
         return result
     sides = [in_buckets(table, side, differing.differing) for side in (should, live)]
-    rows = here(Target.of_table(pinned.platform.spark, pinned.platform.lake, table).difference(*sides))
+    rows = here(PublishedTable.of_table(pinned.platform.spark, pinned.platform.lake, table).difference(*sides))
     unexplained, hidden = pinned.outside(rows, pinned.in_flight(pinned.before())), unfound(table, sides, rows)
     return replace(
         result,
@@ -271,15 +271,15 @@ def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTop
         for topic in topics.values()
     ]
     ledgers = Ledgers(platform.lake)
-    for one in audited:
-        found = {"records": sum(p.records for p in one.partitions), "faults": len(one.faults)}
-        ledgers.record_topic_audit(one.topic, "audit_offsets", **found)
+    for topic in audited:
+        counts = {"records": sum(p.records for p in topic.partitions), "faults": len(topic.faults)}
+        ledgers.record_topic_audit(topic.topic, "audit_offsets", **counts)
     return audited
 
 
 def compare_databases(platform: Platform, topics: Sequence[AuditedTopic], turn: Turn) -> list[AuditedTopic]:
     """Adds to the audits of captured topics a comparison with the rows of the database."""
-    captured = {one.topic: one for one in captures(platform.registry) if not one.is_outbox}
+    captured = {capture.topic: capture for capture in captures(platform.registry) if not capture.is_outbox}
     return [
         _with_database(platform, topic, captured[topic.topic], turn) if topic.topic in captured else topic
         for topic in topics

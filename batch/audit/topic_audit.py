@@ -132,8 +132,8 @@ def compare_with_log(platform: Platform, topic: Topic, log: Log, span: OffsetSel
         report, sides=compare_archive_and_broker(platform, topic, log, ranges, empty), seconds=time.monotonic() - began
     )
     if span.is_whole:
-        found = {"records": report.records, "faults": len(report.faults)}
-        Ledgers(platform.lake).record_topic_audit(topic.full_name, "audit_log", **found)
+        counts = {"records": report.records, "faults": len(report.faults)}
+        Ledgers(platform.lake).record_topic_audit(topic.full_name, "audit_log", **counts)
     if report.passed and span.is_whole:
         write_certificate(platform.lake, topic, run_name("certificate"), versions, live)
     return report

@@ -154,8 +154,8 @@ def read_certificate(
     of_version = "" if version is None else f" AND events_version = {version}"
     predicate = f"topic = {DATAFUSION.literal(topic.full_name)}{of_version}"
     runs = ["run", "recorded_at", "events_version", "quarantine_version"]
-    found = select(lake.open(CERTIFICATES), runs, predicate)
-    newest = found.sort_by([("recorded_at", "descending")]).slice(0, 1).to_pylist()
+    certificates = select(lake.open(CERTIFICATES), runs, predicate)
+    newest = certificates.sort_by([("recorded_at", "descending")]).slice(0, 1).to_pylist()
     if not newest:
         return None
     of_run = f"{predicate} AND run = {DATAFUSION.literal(newest[0]['run'])}"
@@ -171,10 +171,10 @@ def newest_certificates(table: DeltaTable) -> dict[str, CertifiedTopic]:
         [("events", "sum"), ("quarantined", "sum")]
     )
     return {
-        one["topic"]: CertifiedTopic(
-            at=one["recorded_at"], version=one["events_version"], records=one["events_sum"] + one["quarantined_sum"]
+        run["topic"]: CertifiedTopic(
+            at=run["recorded_at"], version=run["events_version"], records=run["events_sum"] + run["quarantined_sum"]
         )
-        for one in runs.sort_by("recorded_at").to_pylist()
+        for run in runs.sort_by("recorded_at").to_pylist()
     }
 
 

@@ -116,11 +116,11 @@ class ChangedRows:
         columns = tuple(e.scope)
         if columns not in self._by_columns:
             groups: dict[str, list[Changed]] = defaultdict(list)
-            for one in self._rows:
-                groups[json.dumps([one.row.get(column) for column in columns])].append(one)
+            for changed in self._rows:
+                groups[json.dumps([changed.row.get(column) for column in columns])].append(changed)
             self._by_columns[columns] = {values: _Group(rows) for values, rows in groups.items()}
         group = self._by_columns[columns].get(json.dumps(list(e.scope.values())))
-        return {one.key for one in group.near(e) if e.may_affect(one.first_ms, one.last_ms)} if group else set()
+        return {row.key for row in group.near(e) if e.may_affect(row.first_ms, row.last_ms)} if group else set()
 
     def causes(self, evidence: Iterable[CausingRecord]) -> dict[str, Causes]:
         """Returns the causes by key; the records must be in the order of their logs."""

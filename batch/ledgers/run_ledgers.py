@@ -148,12 +148,12 @@ class Ledgers:
             app: the writer's name; if two move positions at once under one name, one succeeds.
         """
         now = datetime.now(UTC)
-        rows = [{**one.as_row(table), "recorded_at": now} for table, one in positions.items()]
+        rows = [{**position.as_row(table), "recorded_at": now} for table, position in positions.items()]
         writer = self._writer(POSITIONS)
         stamp = CommitTag(app=app, version=writer.next_number(app))
         writer.upsert(pa.Table.from_pylist(rows, schema=_POSITIONS_SCHEMA), ["table"], stamp)
-        for table, one in positions.items():
-            for name, version in one.versions.items():
+        for table, position in positions.items():
+            for name, version in position.versions.items():
                 self._lake.history(name).note(f"reconcile of {table}", version)
 
     def record_audit(self, audited: Audited, fingerprint: str) -> None:

@@ -17,7 +17,7 @@ from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import TwofoldError
 from twofold.infra.keys.ended_keys import FORGOTTEN, SCHEMA
-from twofold.infra.keys.key_store import Kept, KeyStore
+from twofold.infra.keys.key_store import KeyState, KeyStore
 from twofold.infra.sql.names import DATAFUSION
 from twofold.outputs.revealed_places import Place, revealed_places
 from twofold.outputs.targets.open_target import open_target
@@ -43,7 +43,7 @@ _LOOK_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class HeldRows:
     """The rows of a person in a place.
 
     Attributes:
@@ -74,27 +74,27 @@ class Certificate:
     kind: str
     forget_at: datetime | None
     forgotten_no: int | None
-    found: Sequence[Found]
+    found: Sequence[HeldRows]
     elsewhere: Sequence[str]
 
     @property
     def is_complete(self) -> bool:
         """Whether the key has ended, and nothing can be read any more."""
-        return self.forgotten_no is not None and not any(one.readable != 0 for one in self.found)
+        return self.forgotten_no is not None and not any(held.readable != 0 for held in self.found)
 
 
-def certify(lake: Lake, registry: Registry, store: KeyStore, ref: str, state: Kept) -> Certificate:
+def certify(lake: Lake, registry: Registry, store: KeyStore, ref: str, state: KeyState) -> Certificate:
     """Counts what is held of a person, where that is not in the ledger yet; an end of the key is written there.
 
     Args:
         ref: of the person, whose key has this state.
     """
     found = _recorded(lake, ref) if state.is_forgotten else []
-    if not found or any(one.readable != 0 for one in found):
+    if not found or any(held.readable != 0 for held in found):
         found = _look(lake, registry, store, state)
         if state.is_forgotten:
             _record(lake, ref, state, found)
-    copies = [f"{one.place}: {_ELSEWHERE[one.part]}." for one in found if one.part in _ELSEWHERE]
+    copies = [f"{held.place}: {_ELSEWHERE[held.part]}." for held in found if held.part in _ELSEWHERE]
     for place in _undeclared(lake, registry):
         copies.append(f"{place}: it was revealed there, and is not declared so. {_REMOVED.format(place=place)}")
     at_ms = state.forget_at_ms
@@ -112,32 +112,32 @@ def wait_for_copies(lake: Lake, registry: Registry, forgotten_no: int, patience_
     """Waits until all copies that reveal values are without those of an end of keys; False if some are not by then."""
     deadline = time.monotonic() + patience_s
     followed = [(table, output) for table, output in _revealing(lake, registry) if output.reveal or output.is_read]
-    while not all(_is_revised(lake, *one, forgotten_no) for one in followed):
+    while not all(_is_revised(lake, *pair, forgotten_no) for pair in followed):
         if time.monotonic() > deadline:
             return False
         time.sleep(_LOOK_S)
     return True
 
 
-def _look(lake: Lake, registry: Registry, store: KeyStore, state: Kept) -> list[Found]:
+def _look(lake: Lake, registry: Registry, store: KeyStore, state: KeyState) -> list[HeldRows]:
     found = []
     for name in sorted(lake.names()):
         part = "events" if name in registry.topics else "ledger" if name.startswith("ledger.") else "table"
         rows = rows_of_key(lake.open(name).scan(), store, state.key_id)
         if len(rows.found):
             part = "quarantine" if name.endswith(QUARANTINE) else part
-            found.append(Found(place=name, part=part, rows=len(rows.found), readable=rows.readable))
+            found.append(HeldRows(place=name, part=part, rows=len(rows.found), readable=rows.readable))
     for table, output in _revealing(lake, registry):
         if lake.exists(table.full_name):
             found.append(_held(lake, store, state, table, output))
     for place in _undeclared(lake, registry):
         held = [lake.open(place.table).scan()] if lake.exists(place.table) else []
-        count = sum(len(rows_of_key(one, store, state.key_id).found) for one in held)
-        found.append(Found(place=str(place), part=place.kind, rows=count, readable=None))
+        count = sum(len(rows_of_key(scanned, store, state.key_id).found) for scanned in held)
+        found.append(HeldRows(place=str(place), part=place.kind, rows=count, readable=None))
     return found
 
 
-def _held(lake: Lake, store: KeyStore, state: Kept, table: Table, output: Output) -> Found:
+def _held(lake: Lake, store: KeyStore, state: KeyState, table: Table, output: Output) -> HeldRows:
     """Counts the rows of a copy that have, or had, values of a key."""
     rows = rows_of_key(lake.open(table.full_name).scan(), store, state.key_id, output.reveal).found
     readable: int | None = 0
@@ -149,7 +149,7 @@ def _held(lake: Lake, store: KeyStore, state: Kept, table: Table, output: Output
     except TwofoldError:
         readable = None
     name = f"{table.full_name}: {output.name_for(table.name)}"
-    return Found(place=name, part=output.kind, rows=len(rows), readable=readable)
+    return HeldRows(place=name, part=output.kind, rows=len(rows), readable=readable)
 
 
 def _is_revised(lake: Lake, table: Table, output: Output, forgotten_no: int | None) -> bool:
@@ -181,11 +181,11 @@ def _revealing(lake: Lake, registry: Registry) -> list[tuple[Table, Output]]:
 
 def _undeclared(lake: Lake, registry: Registry) -> list[Place]:
     """Returns the places that values were revealed to, and that no declared output has."""
-    declared = {Place.declared(*one) for one in registry.outputs()}
+    declared = {Place.declared(*pair) for pair in registry.outputs()}
     return [place for place in revealed_places(lake) if place not in declared]
 
 
-def _recorded(lake: Lake, ref: str) -> list[Found]:
+def _recorded(lake: Lake, ref: str) -> list[HeldRows]:
     """Returns what the newest look of the ledger found."""
     if not lake.exists(FORGOTTEN):
         return []
@@ -193,16 +193,16 @@ def _recorded(lake: Lake, ref: str) -> list[Found]:
     looks = [row for row in rows if row["place"]]
     newest = max((row["recorded_at"] for row in looks), default=None)
     last = [row for row in looks if row["recorded_at"] == newest]
-    return [Found(**{name: row[name] for name in ("place", "part", "rows", "readable")}) for row in last]
+    return [HeldRows(**{name: row[name] for name in ("place", "part", "rows", "readable")}) for row in last]
 
 
-def _record(lake: Lake, ref: str, state: Kept, found: Sequence[Found]) -> None:
+def _record(lake: Lake, ref: str, state: KeyState, found: Sequence[HeldRows]) -> None:
     """Appends a look to the ledger, unless the newest one found the same."""
     lake.ensure(FORGOTTEN, SCHEMA, statistics=["ref", "forgotten_no"])
     known = {"ref": ref, "kind": state.kind, "forgotten_no": state.forgotten_no, "recorded_at": datetime.now(UTC)}
 
     def new() -> pa.Table:
-        rows = [] if _recorded(lake, ref) == list(found) else [{**known, **asdict(one)} for one in found]
+        rows = [] if _recorded(lake, ref) == list(found) else [{**known, **asdict(held)} for held in found]
         return pa.Table.from_pylist(rows, SCHEMA)
 
     Writer(lake, FORGOTTEN, keep_small=compact_without_history).append_new(f"forgotten/{ref}", new)

@@ -53,8 +53,8 @@ def rows_of_key(
     chosen = query(f"SELECT *, {added} FROM rows WHERE {held} OR {_NAMED}", rows=rows)
     states = [_state(texts, store, key_id) for texts in chosen[_TEXTS].to_pylist()]
     is_found = [n or state is not None for n, state in zip(chosen[_NAMED].to_pylist(), states, strict=True)]
-    found = chosen.drop_columns([_TEXTS, _NAMED]).filter(pa.array(is_found, pa.bool_()))
-    return PersonRows(found, sum(state is True for state in states))
+    rows_found = chosen.drop_columns([_TEXTS, _NAMED]).filter(pa.array(is_found, pa.bool_()))
+    return PersonRows(rows_found, sum(state is True for state in states))
 
 
 def _state(texts: Sequence[str], store: KeyStore, key_id: bytes | None) -> bool | None:

@@ -26,7 +26,7 @@ def summarise(
     """Summarizes the effect of a difference on a table.
 
     Args:
-        difference: a Parquet file, or a folder of them, with the columns of `Target.difference`.
+        difference: a Parquet file, or a folder of them, with the columns of `PublishedTable.difference`.
         table: returns the old rows, which are read once from the first to the last.
         event_time: the column by which days are counted; None: they are not counted.
 
@@ -145,7 +145,7 @@ def _columns(connection: DuckDBPyConnection, key: Sequence[str], others: Sequenc
                     "after": becomes,
                 }
             )
-    return sorted(changes, key=lambda one: -one["rows"])
+    return sorted(changes, key=lambda change: -change["rows"])
 
 
 def _totals(

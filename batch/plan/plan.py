@@ -281,7 +281,7 @@ class Plans:
         return draft
 
     def rows(self, plan: Plan, change: TableChange, spark: SparkSession) -> Rows:
-        """Reads the stored rows of a table, in the form of `Target.difference`; by Spark if they are a folder of files.
+        """Reads the stored rows of a table, as `PublishedTable.difference` has them; by Spark if they are a folder.
 
         Raises:
             BadArgument: they were changed or removed.

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from twofold.batch.plan.plan import Plan, Plans
 from twofold.infra.rows.rows import count
 from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.row_diff import of_kinds, rows_after, rows_before
-from twofold.tables.refresh.target import Target
 
 _SMALL_ROWS, _SMALL_SHARE = 20, 0.01
 """So many rows of a table, or such a share of those that were approved, may be others than a person has seen."""
@@ -26,7 +26,7 @@ def other_rows(platform: Platform, approved: Plan, made: Plan) -> dict[str, int]
         if len(both) < 2 or len({(change.definition, change.replaces) for change in both}) > 1:
             counts[name] = max(change.changed for change in both)
             continue
-        target = Target.find(platform.spark, platform.lake, platform.registry, name)
+        target = PublishedTable.find(platform.spark, platform.lake, platform.registry, name)
         one, other = (plans.rows(p, c, platform.spark) for p, c in zip((approved, made), both, strict=True))
         sides = [(one, other)]
         if not both[0].replaces:

@@ -46,8 +46,8 @@ from twofold.tables.refresh.acceptance import Accepted, accepted_code, definitio
 from twofold.tables.refresh.events.decoding_fingerprint import decoding
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
-from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -153,7 +153,7 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     version, newest = versions.get(name, 0), copy.lake.version(name)
     commits = list(copy.lake.commits(name, version, newest))
     info = {key: value for commit in commits for key, value in commit.info.items()}
-    target, declared = Target.find(copy.spark, copy.lake, copy.registry, name), copy.registry.tables.get(name)
+    target, declared = PublishedTable.find(copy.spark, copy.lake, copy.registry, name), copy.registry.tables.get(name)
     then, now = (copy.lake.open(name, v) for v in (version, newest))
     change = TableChange(
         table=name,
@@ -219,7 +219,7 @@ def _seen(copy: Platform, fact: Accepted, name: str) -> Accepted:
 
 
 def _difference(
-    copy: Platform, target: Target, version: int, newest: int, commits: Sequence[LoggedCommit], *, replaces: bool
+    copy: Platform, target: PublishedTable, version: int, newest: int, commits: list[LoggedCommit], *, replaces: bool
 ) -> Rows:
     """Computes the difference between two versions of a table; a column that one of them lacks is null there."""
     lake, changing = copy.lake, [commit for commit in commits if commit.changes]

@@ -40,8 +40,8 @@ from twofold.tables.declare.table import Table
 from twofold.tables.refresh.acceptance import Accepted, accept, accepted_code
 from twofold.tables.refresh.json_values import to_plain_json
 from twofold.tables.refresh.open_platform import Platform, ensure_table
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.row_diff import ALL_KINDS, matching, of_kinds, rows_after, rows_before
-from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from twofold.infra.rows.rows import Rows
@@ -79,7 +79,7 @@ def rewrite_now(
     outcomes = finished + [result for result in outcomes if result.changed or result.table not in known]
     below = live.registry.below([name for name in names if name in live.registry.topics])
     # One that is declared in another domain may not be there yet.
-    there = [one for one in below if one.full_name in live.faults or live.lake.exists(one.full_name)]
+    there = [table for table in below if table.full_name in live.faults or live.lake.exists(table.full_name)]
     return outcomes + reconcile_tables(live, there)
 
 
@@ -229,8 +229,8 @@ class _Publication:
         return Ledgers(self.platform.lake, self.platform.spark)
 
     @cached_property
-    def _target(self) -> Target:
-        return Target.find(self.platform.spark, self.platform.lake, self.platform.registry, self.change.table)
+    def _target(self) -> PublishedTable:
+        return PublishedTable.find(self.platform.spark, self.platform.lake, self.platform.registry, self.change.table)
 
     @cached_property
     def _kept(self) -> Rows:

@@ -85,7 +85,8 @@ def recompute(platform: Platform, table: Table, interval: Interval | None, *, ac
         written = Written()
     else:
         is_part = interval is not None and pinned.is_guess  # a stream that begins still writes all of the table
-        written = refresher.publish(scopes, {**run.info, **({"watermark_ms": None} if is_part else {})}, check=True)
+        refreshed = refresher.publish(scopes, {**run.info, **({"watermark_ms": None} if is_part else {})}, check=True)
+        written = refreshed.written
     if not is_same:
         info = {**run.info, "watermark_ms": pinned.watermark_ms}
         accept(lake, table.full_name, now, instead_of=begun, info=info)

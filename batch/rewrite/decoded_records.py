@@ -17,8 +17,8 @@ from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.events.record_decoder import accepted, decode_frame, rejected
 from twofold.tables.refresh.events.record_sealer import seal_quarantined
 from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.row_diff import ALL_KINDS, of_kinds
-from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,7 +67,7 @@ def decode_records(platform: Platform, topic: Topic, raw: DataFrame, work: Work)
     decoded = decode_frame(raw, topic, newest_ms, replayed=True).persist()
     refused = seal_quarantined(rejected(decoded), topic, lake.settings)
     should = {name: accepted(decoded, topic), name + QUARANTINE: refused}
-    targets = {each: Target.find(platform.spark, lake, platform.registry, each) for each in should}
+    targets = {each: PublishedTable.find(platform.spark, lake, platform.registry, each) for each in should}
     runs = {each: Run(lake, ledgers, each, CAUSE, work.run) for each in should}
     written = dict.fromkeys(should, Written())
 

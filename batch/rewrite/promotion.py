@@ -18,8 +18,8 @@ from twofold.tables.declare.table import Table
 from twofold.tables.refresh.acceptance import accept, code_facts, code_today, is_accepted
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
-from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,8 +77,8 @@ class Promotion:
         return difference.persist()
 
     @cached_property
-    def _target(self) -> Target:
-        return Target.of_table(self.live.spark, self.live.lake, self.table)
+    def _target(self) -> PublishedTable:
+        return PublishedTable.of_table(self.live.spark, self.live.lake, self.table)
 
     @property
     def _is_of_other_columns(self) -> bool:

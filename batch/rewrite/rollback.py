@@ -25,8 +25,8 @@ from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.acceptance import FINGERPRINT, Accepted, accept, accepted_code, is_same
 from twofold.tables.refresh.events.ingested_offsets import offsets_at
 from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.row_diff import matching
-from twofold.tables.refresh.target import Target
 
 
 def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
@@ -51,7 +51,7 @@ def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
     fact = _code_at(then, name, first)
     code = fact.code if fact else ""
     own = Run(lake, ledgers, table, "rollback")
-    target = Target.of_table(platform.spark, lake, table)
+    target = PublishedTable.of_table(platform.spark, lake, table)
     info = {**own.info, "undoes": last, FINGERPRINT: code}
     if fact:
         accept(lake, name, fact, info=own.info)
@@ -86,7 +86,7 @@ def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResu
         of_table = Run(lake, ledgers, name, "rollback", own)
         if name == topic.full_name:
             _accept_before(lake, before(lake, name, run), topic, row["version_before"], of_table)
-        target = Target.find(platform.spark, lake, platform.registry, name)
+        target = PublishedTable.find(platform.spark, lake, platform.registry, name)
         changes = _replayed(_undone(target, before(lake, name, run), row))
         info = {**of_table.info, "cause": CAUSE, "undoes": row["version_after"]}
         written = target.publish(lambda _, changes=changes, info=info: (changes, info), check=False)  # type: ignore[misc]
@@ -116,7 +116,7 @@ def _versions_of(lake: Lake, name: str, run: Mapping[str, Any]) -> list[int]:
     return [commit.version for commit in commits if commit.info.get("run") == run["run"] and commit.changes]
 
 
-def _undone(target: Target, then: Lake, run: Mapping[str, Any]) -> pa.Table:
+def _undone(target: PublishedTable, then: Lake, run: Mapping[str, Any]) -> pa.Table:
     """Computes the difference between the table and its state before a run, without rows changed since.
 
     Args:

@@ -38,24 +38,24 @@ def outputs(context: typer.Context, as_json: Json = False) -> None:
     from twofold.tables.declare.registry import running
 
     settings = Settings.from_environment()
-    found = output_reports(Lake(settings), running(settings), datetime.now(UTC))
+    reports = output_reports(Lake(settings), running(settings), datetime.now(UTC))
     if as_json:
-        print_json(found)
+        print_json(reports)
         return
-    if not found:
+    if not reports:
         out.print(f"No table that runs declares outputs; {DOCS}/how-to/copy-a-table.md shows how.")
         return
-    out.print(outputs_table(found))
-    for one in found:
-        if one.error:
-            out.print(f"[yellow]![/] {escape(f'{one.table}: {one.output}: {one.error}')}", soft_wrap=True)
+    out.print(outputs_table(reports))
+    for report in reports:
+        if report.error:
+            out.print(f"[yellow]![/] {escape(f'{report.table}: {report.output}: {report.error}')}", soft_wrap=True)
 
 
-def outputs_table(found: Sequence[OutputReport]) -> RenderableType:
+def outputs_table(reports: Sequence[OutputReport]) -> RenderableType:
     """Lays outputs out for people."""
     numbers = ["version", "behind", "for", "waiting", "refused"]
     lines = []
-    for o in found:
+    for o in reports:
         values = (o.version, o.behind, shown_duration(o.behind_s), o.waiting, o.refused)
         lines.append((f"{o.table}: {o.output}", o.kind, o.state, *values))
     return make_table("Outputs", ["output", "kind", "state", *numbers], lines, right=numbers, spare=["kind"])
@@ -69,7 +69,7 @@ def chosen_output(declared: Table, name: str, kind: type[Output]) -> Output:
     """
     from twofold.tables.declare.outputs.output import Output
 
-    outputs = {one.name_for(declared.name): one for one in declared.outputs if isinstance(one, kind)}
+    outputs = {output.name_for(declared.name): output for output in declared.outputs if isinstance(output, kind)}
     if not outputs:
         one = "output" if kind is Output else f"output to_{kind.kind}"
         raise BadArgument(
@@ -193,7 +193,7 @@ def search(
         out.print(f"No row of {declared.full_name} has these words.")
         return
     columns = list(matches[0].row)
-    lines = [(f"{one.score:.2f}", *map(one.row.get, columns)) for one in matches]
+    lines = [(f"{hit.score:.2f}", *map(hit.row.get, columns)) for hit in matches]
     out.print(make_table(None, ["score", *columns], lines, right=["score"]))
 
 

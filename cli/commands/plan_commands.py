@@ -158,21 +158,21 @@ def plans(
 
     kept = Plans(Settings.from_environment())
     if plan is not None:
-        found = kept.find(plan)
+        chosen = kept.find(plan)
         if as_json:
-            print_json(plan_document(found))
+            print_json(plan_document(chosen))
             return
-        print_plan(found)
-        print_steps(found)
-        out.print(f"\n{found.id}: {found.state(datetime.now(UTC))}")
+        print_plan(chosen)
+        print_steps(chosen)
+        out.print(f"\n{chosen.id}: {chosen.state(datetime.now(UTC))}")
         return
     now = datetime.now(UTC)
     if as_json:
-        print_json([{"id": one.id, "state": one.state(now), "changed": one.changed} for one in kept.all()])
+        print_json([{"id": plan.id, "state": plan.state(now), "changed": plan.changed} for plan in kept.all()])
         return
     rows = [
-        (one.id, one.state(now), escape(heading(one)), one.changed, shown(one.expires_at), escape(one.why))
-        for one in kept.all()
+        (plan.id, plan.state(now), escape(heading(plan)), plan.changed, shown(plan.expires_at), escape(plan.why))
+        for plan in kept.all()
     ]
     if not rows:
         out.print(f"No plans. --preview makes one: {COMMAND} backfill TABLE --preview")
@@ -218,12 +218,12 @@ def discard(plan: PlanName, as_json: Json = False) -> None:
     from twofold.batch.plan.steps import progress
 
     kept = Plans(Settings.from_environment())
-    found = kept.discard(kept.find(plan))
+    chosen = kept.discard(kept.find(plan))
     if as_json:
-        print_json(plan_document(found))
+        print_json(plan_document(chosen))
         return
-    after = f" after {found.done} of {len(progress(found))} steps" if found.begun_at else ""
-    out.print(f"Discarded {escape(found.id)}{after}.")
-    if found.begun_at:
-        for change in found.changes:
-            out.print(f"To take back what it has changed: {COMMAND} rollback {change.table} --run {found.run}")
+    after = f" after {chosen.done} of {len(progress(chosen))} steps" if chosen.begun_at else ""
+    out.print(f"Discarded {escape(chosen.id)}{after}.")
+    if chosen.begun_at:
+        for change in chosen.changes:
+            out.print(f"To take back what it has changed: {COMMAND} rollback {change.table} --run {chosen.run}")

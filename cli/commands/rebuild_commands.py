@@ -53,8 +53,8 @@ def rebuild(
 
     settings, registry = Settings.from_environment(), load()
     documents = []
-    for found in registry.chosen([table]):
-        plan = plan_rebuild(settings, found.full_name, reingest, getuser(), why, fresh=fresh)
+    for declared in registry.chosen([table]):
+        plan = plan_rebuild(settings, declared.full_name, reingest, getuser(), why, fresh=fresh)
         outcomes = publish_now(settings, plan, approved_by) if promote and plan.changes else []
         documents.append(plan_document(plan) | {"promoted": outcomes})
         if not as_json:

@@ -70,17 +70,17 @@ def _preview(settings: Settings, registry: Registry, lake: Lake, topic: Topic, c
 
     faults = [state.fault for state in capture_states(settings, registry) if state.topic == capture.topic]
     with step(f"Rows of {capture.table} in the database"):
-        found = compare_with_database(lake, topic, capture, Turn(), waits=not any(faults))
+        compared = compare_with_database(lake, topic, capture, Turn(), waits=not any(faults))
     for fault in filter(None, faults):
         out.print(f"{capture.topic}: {fault}", markup=False)
-    kinds = {"added": found.missing, "changed": found.different, "deleted": found.extra}
+    kinds = {"added": compared.missing, "changed": compared.different, "deleted": compared.extra}
     counts = ", ".join(f"{len(keys):,} {kind}" for kind, keys in kinds.items())
-    out.print(f"A new snapshot of {capture.table} would bring: {counts}, of {found.rows:,} rows in the database.")
+    out.print(f"A new snapshot of {capture.table} would bring: {counts}, of {compared.rows:,} rows in the database.")
     for kind, keys in kinds.items():
         for key in keys[:EXAMPLES]:
             out.print(f"  {kind}  {key}", markup=False)
-    if found.left_out:
-        out.print(f"Not compared, encrypted or written by two systems in two ways: {', '.join(found.left_out)}.")
+    if compared.left_out:
+        out.print(f"Not compared, encrypted or written by two systems in two ways: {', '.join(compared.left_out)}.")
     tables = ", ".join(table.full_name for table in registry.below([topic.full_name]))
     out.print(f"Tables below: {tables or 'none'}.")
     out.print(f"Nothing was changed. `{COMMAND} recapture {capture.topic}` makes the snapshot.", markup=False)

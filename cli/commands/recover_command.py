@@ -50,11 +50,11 @@ def recover(
     with _held(settings, declared.full_name), opened(settings, "recover", [declared.domain], runs_streams=True) as live:
         log = Log(live, [source.full_name for source in live.registry.upstream(declared)])
         recovery = Recover(live, declared, log.starts, log.read, correct)
-        found = recovery.run(at_most=at_most, from_archive=from_archive)
+        result = recovery.run(at_most=at_most, from_archive=from_archive)
     if as_json:
-        print_json(found)
+        print_json(result)
     else:
-        _print(found)
+        _print(result)
 
 
 @contextmanager
@@ -76,16 +76,16 @@ def _held(settings: Settings, name: str) -> Iterator[None]:
         yield
 
 
-def _print(found: Recovery) -> None:
-    if found.found == "whole":
-        out.print(f"{found.table}: nothing was lost, and nothing done.")
+def _print(recovery: Recovery) -> None:
+    if recovery.found == "whole":
+        out.print(f"{recovery.table}: nothing was lost, and nothing done.")
     else:
-        out.print(f"{found.table}: made again and put in place; its stream goes on from there.")
-    places = [(name, version, _ranges(found.offsets.get(name, {}))) for name, version in found.versions.items()]
-    title = f"Read from the {found.source}" if found.source else "The stream goes on after"
+        out.print(f"{recovery.table}: made again and put in place; its stream goes on from there.")
+    places = [(name, version, _ranges(recovery.offsets.get(name, {}))) for name, version in recovery.versions.items()]
+    title = f"Read from the {recovery.source}" if recovery.source else "The stream goes on after"
     out.print(make_table(title, ["input", "versions below", "offsets by partition"], places, right=["versions below"]))
-    if found.rows:
-        counts = (found.rows.rows, found.rows.missing, found.rows.extra, found.rows.changed)
+    if recovery.rows:
+        counts = (recovery.rows.rows, recovery.rows.missing, recovery.rows.extra, recovery.rows.changed)
         columns = ["compared", "missing", "extra", "changed"]
         out.print(make_table("The live table against the stream run again, in rows", columns, [counts], right=columns))
 

@@ -115,12 +115,12 @@ def backfill(
     chosen = load().chosen([table])
     from twofold.batch.rewrite.backfill import backfill_range, recompute
 
-    ranges = {found.full_name: backfill_range(found, first, last) for found in chosen}
+    ranges = {declared.full_name: backfill_range(declared, first, last) for declared in chosen}
     command = ["backfill", table, *(["--start", str(start), "--end", str(end)] if first and last else [])]
     run_rewrite(
         settings,
         list(ranges),
-        lambda platform: [recompute(platform, found, ranges[found.full_name]) for found in chosen],
+        lambda platform: [recompute(platform, declared, ranges[declared.full_name]) for declared in chosen],
         "backfill",
         command,
         RewriteMode(preview, why, as_json),

@@ -90,12 +90,12 @@ def _send_sealed(settings: Settings, topic: Topic) -> None:
     producer_of = producing(settings, outage_s=60, most_bytes=topic.largest_record)
     with closing(KeyStore(settings)) as store, producer_of as producer:
         try:
-            found = send_sealed_again(Lake(settings), topic, store, producer)
+            sent = send_sealed_again(Lake(settings), topic, store, producer)
         except KafkaError as error:
             raise BrokerUnreachable(f"The broker did not take a record: {error}.", hint="Run it again.") from error
     out.print(
-        f"{found.sent:,} records sent again; {found.there:,} are events already, {found.refused:,} would be refused "
-        f"again, the keys of {found.ended:,} are destroyed."
+        f"{sent.sent:,} records sent again; {sent.there:,} are events already, {sent.refused:,} would be refused "
+        f"again, the keys of {sent.ended:,} are destroyed."
     )
 
 
@@ -158,10 +158,10 @@ def _program(command: Sequence[str]) -> list[str]:
     """Returns a command with the path of its program; refuses none, and one that is not found."""
     if not command:
         raise BadArgument("No command.", hint=f"{COMMAND} work TOPIC --name NAME -- COMMAND [ARGUMENT]...")
-    found = shutil.which(command[0])
-    if found is None:
+    program = shutil.which(command[0])
+    if program is None:
         raise BadArgument(f"{command[0]!r} is no program that can be run.", hint="Is it executable, and on the PATH?")
-    return [str(Path(found).absolute()), *command[1:]]
+    return [str(Path(program).absolute()), *command[1:]]
 
 
 def _topic_on_broker(settings: Settings, name: str) -> str:

@@ -333,8 +333,8 @@ def print_account(account: Account) -> None:
             + (f"equal those of its copy in {copy.kind}." if copy.is_right else f"in {copy.kind}: {differing}."),
             soft_wrap=True,
         )
-    for one in account.followers:
-        out.print(f"{_mark(one.is_right)} {one.got:,} of {one.wanted:,} {one.what}.", soft_wrap=True)
+    for item in account.followers:
+        out.print(f"{_mark(item.is_right)} {item.got:,} of {item.wanted:,} {item.what}.", soft_wrap=True)
 
 
 def _differing(table: TableAccount) -> str:

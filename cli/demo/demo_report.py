@@ -195,22 +195,24 @@ def draw(
 
 def record_proofs(lake: Lake, registry: Registry, tables: Sequence[TableAccount]) -> None:
     """Records the comparisons of tables in the ledger, each as an audit of all rows."""
-    for one in tables:
-        wrong = (one.unexplained or 0) + one.missing + one.extra + one.changed
-        whole = Audited(table=one.name, run=run_name("audit"), turn=0, of=1, version=lake.version(one.name))
-        audited = replace(whole, rows=one.compared, unexplained=wrong)
-        Ledgers(lake).record_audit(audited, fingerprint(registry.find_table(one.name)))
+    for account in tables:
+        wrong = (account.unexplained or 0) + account.missing + account.extra + account.changed
+        whole = Audited(table=account.name, run=run_name("audit"), turn=0, of=1, version=lake.version(account.name))
+        audited = replace(whole, rows=account.compared, unexplained=wrong)
+        Ledgers(lake).record_audit(audited, fingerprint(registry.find_table(account.name)))
 
 
 def account_of_copy(lake: Lake, table: Table, output: Output, patience_s: float = COPY_S) -> CopyAccount:
     """Compares a copy with its table once it shows the newest version."""
     target, deadline = open_target(lake, table, output), time.monotonic() + patience_s
     while True:
-        found = compare_copy(lake, table, target)
-        if found is not None and found.version == lake.version(table.full_name):
-            return CopyAccount(name=table.full_name, kind=output.kind, rows=found.rows, differing=found.differing)
+        compared = compare_copy(lake, table, target)
+        if compared is not None and compared.version == lake.version(table.full_name):
+            return CopyAccount(name=table.full_name, kind=output.kind, rows=compared.rows, differing=compared.differing)
         if time.monotonic() > deadline:
-            return CopyAccount(name=table.full_name, kind=output.kind, rows=found.rows if found else 0, differing=None)
+            return CopyAccount(
+                name=table.full_name, kind=output.kind, rows=compared.rows if compared else 0, differing=None
+            )
         time.sleep(1)
 
 

@@ -140,9 +140,9 @@ def hand_to_workers(settings: Settings, topic: str, count: Count) -> Followed:
         def is_done() -> bool:
             if process.poll() is not None:
                 raise ProcessFailed(f"`{' '.join(command[1:-1])}` ended with {process.returncode}.")
-            found = state_of_queue(settings, queue)
-            count(wanted - found.waiting - found.begun, wanted)
-            return found.waiting == found.begun == 0
+            state = state_of_queue(settings, queue)
+            count(wanted - state.waiting - state.begun, wanted)
+            return state.waiting == state.begun == 0
 
         _wait(is_done, f"workers of {topic}")
     finally:
@@ -165,8 +165,8 @@ def forget_person(settings: Settings, registry: Registry, topic: str, kind: str)
         store.forget(person, time.time_ns() // 1_000_000)
         state = store.state_of(person)
         assert state is not None
-        found = certify(lake, registry, store, store.ref(person), state).found
-    rows, readable = sum(one.rows for one in found), sum(one.readable or 0 for one in found)
+        places = certify(lake, registry, store, store.ref(person), state).found
+    rows, readable = sum(held.rows for held in places), sum(held.readable or 0 for held in places)
     what = f"rows with values of the {kind} {id}, now forgotten, cannot be read"
     return Followed(what=what, wanted=rows, got=rows - readable)
 

@@ -78,8 +78,8 @@ def _misread(settings: Settings, mission: Mission, day: date, ends: Mapping[int,
     before = " OR ".join(f"({PARTITION} = {partition} AND {OFFSET} < {end})" for partition, end in ends.items())
     misread = f"{at} >= {moments[0]} AND {at} < {moments[1]} AND {mission.column} IS NOT NULL AND ({before})"
     events = Lake(settings).open(mission.topic)
-    found = pa.table(events.scan(columns=[PARTITION, OFFSET], predicate=misread))
-    edges = found.group_by(PARTITION).aggregate([(OFFSET, "min"), (OFFSET, "max")]).to_pylist()
+    records = pa.table(events.scan(columns=[PARTITION, OFFSET], predicate=misread))
+    edges = records.group_by(PARTITION).aggregate([(OFFSET, "min"), (OFFSET, "max")]).to_pylist()
     # The cause by which streams leave a commit to the batch, as they do with a replay.
     tag = CommitProperties(custom_metadata={"userMetadata": json.dumps({"cause": "replay"})})
     changed = events.update(updates={mission.column: mission.misread}, predicate=misread, commit_properties=tag)
@@ -126,9 +126,9 @@ def _backfill(settings: Settings, domain: str, mission: Mission, day: date) -> N
     """Recomputes the tables of a domain, which changes nothing, since all is right."""
     with step(f"Recompute all rows of the tables of {domain}"):
         outcomes = _run(settings, "backfill", domain, "--json")
-    if changed := sum(int(one[kind]) for one in outcomes for kind in ("inserted", "updated", "deleted")):
+    if changed := sum(int(outcome[kind]) for outcome in outcomes for kind in ("inserted", "updated", "deleted")):
         raise ProcessFailed(f"The backfill of {domain} changed {changed} rows, which were right.")
-    out.print(f"  {sum(int(one['compared'] or 0) for one in outcomes):,} rows compared, none differs.")
+    out.print(f"  {sum(int(outcome['compared'] or 0) for outcome in outcomes):,} rows compared, none differs.")
 
 
 STEPS: Mapping[str, Callable[[Settings, str, Mission, date], None]] = {

@@ -15,7 +15,7 @@ _READABLE = {True: "Nothing of it can be read any more.", False: "Some of it can
 def print_certificate(certificate: Certificate) -> None:
     """Prints a certificate for people."""
     title = f"{certificate.kind} {certificate.ref[:12]}: {_state(certificate)}"
-    lines = [(one.place, one.part, one.rows, _shown(one.readable)) for one in certificate.found]
+    lines = [(held.place, held.part, held.rows, _shown(held.readable)) for held in certificate.found]
     out.print(make_table(title, ["where", "part", "rows", "readable"], lines, right=["rows", "readable"]))
     out.print(_judged(certificate))
     for text in certificate.elsewhere:
@@ -26,7 +26,7 @@ def as_markdown(certificate: Certificate) -> str:
     """Writes a certificate for a page of Airflow's, without an id of the person."""
     head = [f"**{certificate.kind} {certificate.ref}**: {_state(certificate)}. {_judged(certificate)}", ""]
     table = ["| where | part | rows | readable |", "|---|---|---:|---:|"]
-    lines = [f"| {one.place} | {one.part} | {one.rows:,} | {_shown(one.readable)} |" for one in certificate.found]
+    lines = [f"| {held.place} | {held.part} | {held.rows:,} | {_shown(held.readable)} |" for held in certificate.found]
     return "\n".join([*head, *table, *lines, "", *(f"- {text}" for text in certificate.elsewhere)])
 
 

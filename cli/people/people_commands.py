@@ -180,8 +180,8 @@ def _certify(settings: Settings, store: KeyStore, chosen: _Person, *, as_json: b
         raise BadArgument(f"The {chosen.name} has no key any more.", hint="Another store is at its place.")
     if state.forgotten_no is not None:
         wait_for_copies(lake, registry, state.forgotten_no, patience_s)
-    found = certify(lake, registry, store, chosen.ref, state)
+    certificate = certify(lake, registry, store, chosen.ref, state)
     if as_json:
-        print_json({**vars(found), "is_complete": found.is_complete, "markdown": as_markdown(found)})
+        print_json({**vars(certificate), "is_complete": certificate.is_complete, "markdown": as_markdown(certificate)})
     else:
-        print_certificate(found)
+        print_certificate(certificate)

@@ -124,8 +124,8 @@ def _print_advice(
             out.print(f"[dim]{table.full_name}: the function says {given}, too: leave it out.[/]", soft_wrap=True)
     for name, inputs in whole.items():
         out.print(f"[dim]{name}: a change of {' or '.join(inputs)} recomputes the whole table.[/]", soft_wrap=True)
-    for one in undescribed:
-        out.print(f"[dim]{escape(one.message)}[/]", soft_wrap=True)
+    for mistake in undescribed:
+        out.print(f"[dim]{escape(mistake.message)}[/]", soft_wrap=True)
 
 
 def try_(

@@ -123,14 +123,14 @@ def write_captures(settings: Settings, tables: Sequence[str], *, domain: str, ro
     captured = [captured_table(table, columns_of(settings, table)) for table in dict.fromkeys(tables)]
     registry = load(root / "tables")
     texts: dict[Path, str] = {}
-    for one in captured:
-        for name, text in {f"{one.name}_changes": topic_text(one), one.name: copy_text(one)}.items():
+    for capture in captured:
+        for name, text in {f"{capture.name}_changes": topic_text(capture), capture.name: copy_text(capture)}.items():
             require_name(name, domain, registry)
             path = root / "tables" / domain / f"{name}.py"
             if path in texts or path.exists():
                 raise BadArgument(f"{path} exists already.", hint="Remove the file, or use another domain.")
             texts[path] = text
-    for _, mistake in unfit_names([f"{domain}.{one.name}_changes" for one in captured]):
+    for _, mistake in unfit_names([f"{domain}.{capture.name}_changes" for capture in captured]):
         raise BadArgument(mistake.message, hint=mistake.hint)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
@@ -218,7 +218,7 @@ def _arguments(arguments: Mapping[str, str], around: str, indent: int) -> str:
     if len(around) + len(text := ", ".join(written)) <= LINE:
         return text
     margin = " " * (indent + 4)
-    lines = [f"{margin}{one}," if len(margin + one) < LINE else f"{margin}{_opened(one, margin)}," for one in written]
+    lines = [f"{margin}{arg}," if len(margin + arg) < LINE else f"{margin}{_opened(arg, margin)}," for arg in written]
     return "\n" + "\n".join(lines) + "\n" + " " * indent
 
 

@@ -226,15 +226,15 @@ def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
     flights = _lines_by_day(_flights_csv(), FlightRow._fields, _days(start, end))
     weather = _lines_by_day(_weather_csv(), WeatherRow._fields, _days(start, end))
     for day in _days(start, end):
-        found: list[Record] = []
+        records: list[Record] = []
         for row in map(FlightRow._make, csv.reader(flights.pop(day, ()))):
             left = departure(row)
             landed = arrival(row, left)
-            found.append(left)
+            records.append(left)
             if landed is not None:
-                found.append(landed)
-        found.extend(map(observation, map(WeatherRow._make, csv.reader(weather.pop(day, ())))))
-        yield day, found
+                records.append(landed)
+        records.extend(map(observation, map(WeatherRow._make, csv.reader(weather.pop(day, ())))))
+        yield day, records
 
 
 @cache

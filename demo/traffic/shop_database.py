@@ -76,16 +76,16 @@ class Transaction:
 def transactions(start: date, end: date) -> list[Transaction]:
     """Lists the transactions of `[start, end)`, ordered by time."""
     opened = datetime.combine(start, time(tzinfo=ZONE))
-    found = [Transaction(opened, [_customer(number) for number in range(CUSTOMERS)])]
+    transactions = [Transaction(opened, [_customer(number) for number in range(CUSTOMERS)])]
     for _, records in shop_source.records(start, end):
         unpaid = {record.order_id: record for record in records if isinstance(record, Order)}
         for record in records:
             if isinstance(record, Login):
-                found.append(_login(record))
+                transactions.append(_login(record))
             elif isinstance(record, Payment) and record.outcome == "accepted" and record.order_id in unpaid:
-                found += _shipment(unpaid.pop(record.order_id), record.at)
+                transactions += _shipment(unpaid.pop(record.order_id), record.at)
     closed = datetime.combine(end, time(tzinfo=ZONE))
-    return sorted((t for t in found if t.send_at < closed), key=lambda transaction: transaction.send_at)
+    return sorted((t for t in transactions if t.send_at < closed), key=lambda transaction: transaction.send_at)
 
 
 def commit(connection: Connection, transaction: Transaction) -> None:

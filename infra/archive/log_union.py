@@ -103,12 +103,12 @@ def stretches(start: int, end: int, archived: Sequence[ArchivedBounds]) -> list[
     return joined
 
 
-def _require_meeting(topic: str, partition: int, asked: tuple[int, int], found: Sequence[Stretch]) -> None:
+def _require_meeting(topic: str, partition: int, asked: tuple[int, int], stretches: Sequence[Stretch]) -> None:
     """Refuses parts that leave an offset out or hold it twice."""
-    edges = [asked[0], *(edge for part in found for edge in (part.start, part.end)), asked[1]]
+    edges = [asked[0], *(edge for part in stretches for edge in (part.start, part.end)), asked[1]]
     if any(one != other for one, other in list(pairwise(edges))[::2]):
         raise LogGap(
-            f"{topic}, partition {partition}: {[(s.source, s.start, s.end) for s in found]} are not "
+            f"{topic}, partition {partition}: {[(s.source, s.start, s.end) for s in stretches]} are not "
             f"[{asked[0]}, {asked[1]}) without gap or overlap."
         )
 
@@ -135,11 +135,11 @@ def _require_on_broker(topic: str, partition: int, part: Stretch, there: Partiti
         )
 
 
-def _rounds(found: Mapping[int, Sequence[Stretch]]) -> Iterator[tuple[Source, dict[int, tuple[int, int]]]]:
+def _rounds(stretches: Mapping[int, Sequence[Stretch]]) -> Iterator[tuple[Source, dict[int, tuple[int, int]]]]:
     """Yields the parts in as few reads as possible: each read has one source and at most one part per partition."""
     sources: tuple[Source, ...] = ("archive", "broker")
     for source in sources:
-        by_partition = {p: [(s.start, s.end) for s in parts if s.source == source] for p, parts in found.items()}
+        by_partition = {p: [(s.start, s.end) for s in parts if s.source == source] for p, parts in stretches.items()}
         yield from ((source, part) for part in batches_of_size(by_partition))
 
 

@@ -73,13 +73,13 @@ class Archive:
         """
         return {partition: list(self._runs(found)) for partition, found in self.partitions.get(topic, {}).items()}
 
-    def _runs(self, found: ArchivedPartition) -> Iterator[ArchivedBounds]:
-        for start in (found.start, *(after for _, after in found.holes())):
-            yield ArchivedBounds(start=start, end=self._frontier(found.run(start)))
+    def _runs(self, partition: ArchivedPartition) -> Iterator[ArchivedBounds]:
+        for start in (partition.start, *(after for _, after in partition.holes())):
+            yield ArchivedBounds(start=start, end=self._frontier(partition.run(start)))
 
     def size(self, topic: str) -> int:
         """Returns the size of the topic's segments in bytes, without their indexes."""
-        pieces = (piece for found in self.partitions.get(topic, {}).values() for piece in found.pieces)
+        pieces = (piece for partition in self.partitions.get(topic, {}).values() for piece in partition.pieces)
         return sum({piece.segment.id: piece.segment.size for piece in pieces}.values())
 
     def plan(self, ranges: RangesOf, split_bytes: int | None = None) -> list[Part]:

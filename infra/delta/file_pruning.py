@@ -105,11 +105,11 @@ class PrunedFiles:
         connection.register("scopes", scopes)
         chosen = ", ".join(DUCKDB.name("rows", name) for name in columns)
         try:
-            found = connection.execute(
+            result = connection.execute(
                 f"SELECT {chosen} FROM {parquet(*(Path(place, path) for path in self.paths))} AS rows {clauses} "
                 f"LIMIT {most + 1}"
             )
-            rows = held_if_small(found.to_arrow_reader(_BATCH), most)
+            rows = held_if_small(result.to_arrow_reader(_BATCH), most)
         except duckdb.Error as error:  # for example files older than a column
             _log.info("table=%s is left to Spark: %s", place, error)
             return None

@@ -108,14 +108,14 @@ class History:
 
     def holds(self) -> dict[str, Hold]:
         """Returns all holds, by holder; those of ended processes are removed."""
-        found: dict[str, Hold] = {}
+        holds: dict[str, Hold] = {}
         for file in self._folder.glob("*.hold"):
             hold = self._read(file)
             if hold is not None and hold.is_over:
                 file.unlink(missing_ok=True)
             elif hold is not None:
-                found[file.stem] = hold
-        return found
+                holds[file.stem] = hold
+        return holds
 
     def floor(self) -> Floor:
         """Returns the floor; that of a table from which nothing was removed is 0."""

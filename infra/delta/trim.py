@@ -98,16 +98,16 @@ def next_floor(
     newest = seen[-1].version
 
     def younger_than(ms: int) -> int:
-        return next((one.version for one in seen if one.at_ms > now_ms - ms), newest)
+        return next((commit.version for commit in seen if commit.at_ms > now_ms - ms), newest)
 
     holds = list(holds)
     bound = max(younger_than(limits.held_ms), newest - limits.held_commits)
     changes = max(younger_than(limits.history_ms), newest - limits.commits)
     rows, room = younger_than(limits.versions_ms), max(limits.bytes, 2 * live_bytes)
-    for one in reversed(seen):
-        room -= sum(one.replaced.values())
-        if one.version <= rows or room < 0:
-            rows = max(rows, min(one.version, younger_than(limits.least_ms)))
+    for commit in reversed(seen):
+        room -= sum(commit.replaced.values())
+        if commit.version <= rows or room < 0:
+            rows = max(rows, min(commit.version, younger_than(limits.least_ms)))
             break
     rows = min([rows, *(max(bound, hold.version) for hold in holds if hold.rows)])
     return min([changes, rows, *(max(bound, hold.version) for hold in holds)]), rows
@@ -147,12 +147,10 @@ class Trim:
         floor = self._raised(log, sum(live.values()))
         # A hold that begins from here on sees the floor; one that began before is seen here.
         changes, rows = self._wanted(sum(live.values()))
-        found = self._remove(min(rows, floor.rows), min(changes, floor.changes), live, log)
-        if found.files or found.commits:
-            _log.info(
-                "trimmed table=%s files=%d bytes=%d commits=%d", self._name, found.files, found.bytes, found.commits
-            )
-        return found
+        gone = self._remove(min(rows, floor.rows), min(changes, floor.changes), live, log)
+        if gone.files or gone.commits:
+            _log.info("trimmed table=%s files=%d bytes=%d commits=%d", self._name, gone.files, gone.bytes, gone.commits)
+        return gone
 
     def _wanted(self, live_bytes: int) -> tuple[int, int]:
         holds = self._history.holds().values()
@@ -164,9 +162,9 @@ class Trim:
         # The log opens from a checkpoint only.
         openable = max((version for version, name in log if ".checkpoint." in name and version <= changes), default=0)
         facts, starts = dict(before.facts), dict(before.starts)
-        for one in takewhile(lambda one: one.version < openable, self._seen):
-            if one.version >= before.changes:
-                info = info_of({"userMetadata": one.said})
+        for commit in takewhile(lambda commit: commit.version < openable, self._seen):
+            if commit.version >= before.changes:
+                info = info_of({"userMetadata": commit.said})
                 facts |= dict.fromkeys(info, info)
                 starts = {**info.get("starts", {}), **starts}
         floor = Floor(changes=max(before.changes, openable), rows=max(before.rows, rows), facts=facts, starts=starts)
@@ -175,11 +173,11 @@ class Trim:
         return floor
 
     def _remove(self, rows: int, changes: int, live: Mapping[str, int], log: Sequence[tuple[int, str]]) -> Trimmed:
-        feeds = {path for one in self._seen if one.version >= changes for path in one.also_feed}
-        for place, one in enumerate(self._seen):
-            if self._removed_to < one.version <= rows:
-                self._kept |= one.replaced
-                self._seen[place] = replace(one, replaced={})
+        feeds = {path for commit in self._seen if commit.version >= changes for path in commit.also_feed}
+        for place, commit in enumerate(self._seen):
+            if self._removed_to < commit.version <= rows:
+                self._kept |= commit.replaced
+                self._seen[place] = replace(commit, replaced={})
         doomed = [(path, size) for path, size in self._kept.items() if path not in live and path not in feeds]
         self._kept = {path: size for path, size in self._kept.items() if path in feeds}
         self._removed_to = max(self._removed_to, rows)

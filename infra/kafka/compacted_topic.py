@@ -62,8 +62,8 @@ class TransactionalWriter:
             try:
                 sent = [self._producer.send(topic, key=key, value=value) for topic, key, value in records]
                 self._producer.flush(_ANSWER_S)
-                for one in sent:
-                    one.get(_ANSWER_S)
+                for future in sent:
+                    future.get(_ANSWER_S)
                 self._producer.commit_transaction()
             except BaseException:
                 self.close()

@@ -126,7 +126,7 @@ class OrderedCopy:
     def _read(self, start: int, end: int) -> Iterator[Message]:
         deadline = time.monotonic() + _ANSWER_S
         while start < end:
-            messages = [one for one in self._consumer.consume(end - start, _LOOK_S) if not one.error()]
+            messages = [message for message in self._consumer.consume(end - start, _LOOK_S) if not message.error()]
             if not messages and self._consumer.position(self._consumer.assignment())[0].offset >= end:
                 return  # markers of transactions are the last
             if time.monotonic() > deadline:
@@ -156,7 +156,7 @@ class OrderedCopy:
         from confluent_kafka import KafkaException
 
         position = f"{self._ids[record.topic]}:{record.offset if offset is None else offset}".encode()
-        headers: list[tuple[str, str | bytes | None]] = [one for one in record.headers if one[0] != POSITION]
+        headers: list[tuple[str, str | bytes | None]] = [header for header in record.headers if header[0] != POSITION]
         headers.append((POSITION, position))
         while True:
             try:

@@ -22,6 +22,7 @@ from twofold.infra.keys.ended_keys import End, EndedKeys
 from twofold.infra.keys.key_of_keys import BYTES, KeyOfKeys, make_key_of_keys, read_keys_of_keys, write_keys_of_keys
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.project.settings import Settings
+from twofold.infra.sqlite_file import open_sqlite
 
 SETTING = "TWOFOLD_KEYS"
 _SECRET_BYTES, _ID_BYTES, _INDEX_BYTES = 64, 16, 32
@@ -60,7 +61,7 @@ class Person(NamedTuple):
     id: str
 
 
-class Kept(NamedTuple):
+class KeyState(NamedTuple):
     """The state of one person's key.
 
     Attributes:
@@ -159,18 +160,18 @@ class KeyStore:
         """Returns the name of a person in ledgers: hexadecimal digits that say nothing without the store."""
         return self._ref(person).hex()
 
-    def state_of(self, person: Person) -> Kept | None:
+    def state_of(self, person: Person) -> KeyState | None:
         """Returns the state of a person's key; None if there was never one."""
         with self._lock:
             self._refresh()
             return self.state(self.ref(person))
 
-    def state(self, ref: str) -> Kept | None:
+    def state(self, ref: str) -> KeyState | None:
         """Returns the state of the key of the person with a `ref`; None if there was never one."""
         with self._lock:
             select = "SELECT kind, key_id, forget_at_ms, forgotten_no FROM person WHERE ref = ?"
             row = self._connection.execute(select, [bytes.fromhex(ref)]).fetchone()
-            return row and Kept(*row)
+            return row and KeyState(*row)
 
     def forget(self, person: Person, at_ms: int) -> None:
         """Lets a person's key end at a time, at once if it has passed; one who has no key yet gets none after that."""
@@ -314,7 +315,7 @@ class KeyStore:
             os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except OSError as error:
             raise BadArgument(f"{file}: {error.strerror}.", hint="Expected the name of a new file.") from None
-        with self._lock, closing(sqlite3.connect(file)) as copy:
+        with self._lock, closing(open_sqlite(file)) as copy:
             self._connection.backup(copy)
         settle([file])
 
@@ -428,10 +429,9 @@ def make_keys(settings: Settings) -> None:
 
 
 def _connect(file: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
     # What was encrypted by a key must not outlive a crash of the machine that the key does not.
-    for statement in ("PRAGMA secure_delete = ON", "PRAGMA synchronous = EXTRA", _FIELDS):
-        connection.execute(statement)
+    connection = open_sqlite(file, wait_s=_PATIENCE_S, any_thread=True, holds_secrets=True)
+    connection.execute(_FIELDS)
     return connection
 
 

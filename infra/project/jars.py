@@ -78,20 +78,20 @@ def ensure(settings: Settings, configurations: Sequence[Configuration], count: C
         return
     settings.jars.mkdir(parents=True, exist_ok=True)
     with _only_one(settings.jars / ".lock"):
-        missing = [one for one in configurations if not is_complete(settings, [one])]
+        missing = [name for name in configurations if not is_complete(settings, [name])]
         wanted = [jar for jar in pinned() if jar.configuration in missing]
         if problems(settings.jars, wanted):
             with _counted(settings.jars.parent / "ivy", wanted, count):
                 replace(settings.jars, wanted)
-        for configuration in missing:
-            write_atomically(_stamp(settings, configuration), fingerprint(settings, configuration))
+        for name in missing:
+            write_atomically(_stamp(settings, name), fingerprint(settings, name))
 
 
 def is_complete(settings: Settings, configurations: Sequence[Configuration]) -> bool:
     """Whether the jars were verified against the current `jars.lock` and have kept their sizes and times since."""
     return all(
-        (stamp := _stamp(settings, one)).exists() and stamp.read_text() == fingerprint(settings, one)
-        for one in configurations
+        (stamp := _stamp(settings, name)).exists() and stamp.read_text() == fingerprint(settings, name)
+        for name in configurations
     )
 
 

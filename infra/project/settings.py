@@ -255,7 +255,7 @@ class Settings:
                 cannot hold tables, a home of a newer platform, or no project.
         """
         given = given_settings(os.environ if environment is None else environment)
-        settings = cls(**{name: one.value for name, one in given.items()})  # type: ignore[arg-type]
+        settings = cls(**{name: setting.value for name, setting in given.items()})  # type: ignore[arg-type]
         if not of_any_home:
             require_known_format(settings.home)
         _require_place("HOME", str(settings.home))

@@ -89,7 +89,7 @@ def _number(leaf: Any) -> int | None:
     if leaf.nodeName() != "LocalRelation":
         return None
     metadata = [attribute.metadata() for attribute in _sequence(leaf.output())]
-    return next((int(one.getLong(_INPUT)) for one in metadata if one.contains(_INPUT)), None)
+    return next((int(fields.getLong(_INPUT)) for fields in metadata if fields.contains(_INPUT)), None)
 
 
 def _analyzed(frame: DataFrame) -> Any:

@@ -46,16 +46,16 @@ def restored(kind: Any, value: Any) -> Any:
     if dataclasses.is_dataclass(kind):
         made: Any = kind
         hints = _hints(made)
-        return made(**{name: restored(hints[name], one) for name, one in value.items() if name in hints})
+        return made(**{name: restored(hints[name], item) for name, item in value.items() if name in hints})
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        kinds = [one for one in inner if one is not type(None)]
+        kinds = [kind for kind in inner if kind is not type(None)]
         is_day = date in kinds and isinstance(value, str) and len(value) == len("2013-01-01")
-        return restored(date if is_day else next(one for one in kinds if one is not date or len(kinds) == 1), value)
+        return restored(date if is_day else next(kind for kind in kinds if kind is not date or len(kinds) == 1), value)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {restored(inner[0], key): restored(inner[1], one) for key, one in value.items()}
+        return {restored(inner[0], key): restored(inner[1], item) for key, item in value.items()}
     if isinstance(value, list) and inner:
-        return [restored(inner[0], one) for one in value]
+        return [restored(inner[0], item) for item in value]
     if kind in (datetime, date):
         return kind.fromisoformat(value)
     return int(value) if kind is int else value

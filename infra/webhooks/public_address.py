@@ -42,12 +42,12 @@ def checked_address(host: str, port: int, allowed: Sequence[Network], *, is_secu
         BadSetting: all addresses of the host are in our own networks, or the connection is not secure.
         OSError: the host has no address.
     """
-    found = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    for text in found:
+    addresses = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    for text in addresses:
         address = _reached(text)
         if any(address in network for network in allowed) or (is_secure and _is_public(address)):
             return text
-    listed = ", ".join(dict.fromkeys(found))
+    listed = ", ".join(dict.fromkeys(addresses))
     why = "is no public address" if is_secure else "is called without TLS"
     raise BadSetting(
         f"{host} is at {listed}, which {why} and is in no network of {_SETTING}.",

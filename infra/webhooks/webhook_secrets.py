@@ -33,10 +33,10 @@ def read_secrets(file: Path) -> Secrets:
         ),
         malformed=lambda number: BadSetting(f"{file}, line {number}: expected `domain.topic = secret`."),
     )
-    found: dict[str, list[str]] = {}
+    secrets: dict[str, list[str]] = {}
     for _, topic, secret in private_lines(file, faults):
-        found.setdefault(topic, []).append(secret)
-    return found
+        secrets.setdefault(topic, []).append(secret)
+    return secrets
 
 
 def add_missing(settings: Settings, topics: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from twofold.infra.errors import WriteConflict
 from twofold.infra.private_file import private_folder
+from twofold.infra.sqlite_file import open_sqlite
 from twofold.outputs.output_target import ChangeTarget, unreadable
 from twofold.outputs.position import Position
 from twofold.outputs.refused_rows import Refused
@@ -114,9 +115,9 @@ class WebhookQueue(ChangeTarget):
     def closed_ms_at(self, table_id: str, version: int) -> int | None:
         with self._transaction() as connection:
             select = "SELECT ms FROM closed WHERE table_id = ? AND version <= ? ORDER BY version DESC LIMIT 1"
-            found = connection.execute(select, [table_id, version]).fetchone()
+            row = connection.execute(select, [table_id, version]).fetchone()
             position = _position(connection)
-        return found[0] if found else position.closed_ms if position else None
+        return row[0] if row else position.closed_ms if position else None
 
     def due(self, now: float, at_most: int) -> list[Change]:
         """Returns changes to be sent, each the oldest of its key."""
@@ -176,7 +177,7 @@ class WebhookQueue(ChangeTarget):
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         private_folder(self.file.parent)
-        with closing(sqlite3.connect(self.file, timeout=60, isolation_level=None)) as connection:
+        with closing(open_sqlite(self.file, wait_s=60)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             for statement in _TABLES.split(";"):
                 connection.execute(statement)
@@ -185,8 +186,8 @@ class WebhookQueue(ChangeTarget):
 
 
 def _position(connection: sqlite3.Connection) -> Position | None:
-    found = connection.execute("SELECT text FROM position").fetchone()
-    return Position.parsed(found[0]) if found else None
+    row = connection.execute("SELECT text FROM position").fetchone()
+    return Position.parsed(row[0]) if row else None
 
 
 def _id(at: Position, key: str, *forgotten: int) -> str:

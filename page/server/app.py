@@ -13,8 +13,8 @@ from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.page.charts import Series, curve, stacked_bars
-from twofold.page.known import Knowledge, Known
 from twofold.page.links import Links
+from twofold.page.platform_status import PlatformStatus, StatusCache
 from twofold.page.rendering import FOLDER, render
 from twofold.page.views.lists import MOST, WEEK, counts_by_word, found, table_lines, topic_lines
 from twofold.page.views.proofs_page import proofs_page
@@ -49,7 +49,7 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 def application(
-    settings: Settings, allowed: Callable[..., Any], *, airflow: bool = False, knowledge: Knowledge | None = None
+    settings: Settings, allowed: Callable[..., Any], *, airflow: bool = False, cache: StatusCache | None = None
 ) -> FastAPI:
     """Returns the application.
 
@@ -58,7 +58,7 @@ def application(
         airflow: whether it is mounted in Airflow, and links to it.
     """
     app = FastAPI(title="Twofold", dependencies=[Depends(allowed)], docs_url=None, redoc_url=None, openapi_url=None)
-    pages = _Pages(settings, airflow, knowledge or Knowledge(settings))
+    pages = _Pages(settings, airflow, cache or StatusCache(settings))
     html: dict[str, Any] = {"methods": ["GET"], "response_class": HTMLResponse}
     app.add_api_route("/", pages.home, **html)
     app.add_api_route("/map", pages.map, **html)
@@ -100,17 +100,17 @@ def _unknown(request: Request) -> Response:
 class _Pages:
     """The handlers; each reads what is known, and renders a template."""
 
-    def __init__(self, settings: Settings, airflow: bool, knowledge: Knowledge) -> None:
-        self._lake, self._airflow, self._knowledge = Lake(settings), airflow, knowledge
+    def __init__(self, settings: Settings, airflow: bool, cache: StatusCache) -> None:
+        self._lake, self._airflow, self._cache = Lake(settings), airflow, cache
         self._settings, self._store = settings, Store(settings)
 
     def home(self, request: Request) -> Response:
-        known = self._known()
-        lines = table_lines(known)
-        healths = [*(line.health for line in lines), *(line.health for line in topic_lines(known))]
-        week = late_corrections(self._lake, known.now.at - WEEK, known.now.at)
+        platform = self._platform()
+        lines = table_lines(platform)
+        healths = [*(line.health for line in lines), *(line.health for line in topic_lines(platform))]
+        week = late_corrections(self._lake, platform.now.at - WEEK, platform.now.at)
         return self._page(
-            request, "home.html", known, needs=needs_of(known.now), counts=counts_by_word(healths), words=WORDS,
+            request, "home.html", platform, needs=needs_of(platform.now), counts=counts_by_word(healths), words=WORDS,
             lines=lines[:MOST], more=max(0, len(lines) - MOST), week=week, section="",
             waiting=[view for view in self._plans() if view.state in WAITING],
         )  # fmt: skip
@@ -121,108 +121,108 @@ class _Pages:
         return plan_views(self._settings, datetime.now(UTC))
 
     def tables(self, request: Request, health: str = "") -> Response:
-        known = self._known()
-        lines = table_lines(known)
+        platform = self._platform()
+        lines = table_lines(platform)
         shown = [line for line in lines if health in ("", line.health.word)]
         return self._page(
-            request, "tables.html", known, lines=shown[:MOST], more=max(0, len(shown) - MOST), total=len(lines),
+            request, "tables.html", platform, lines=shown[:MOST], more=max(0, len(shown) - MOST), total=len(lines),
             counts=counts_by_word([line.health for line in lines]), words=WORDS, filter=health, section="tables",
         )  # fmt: skip
 
     def table(self, request: Request, name: str, span: str = "", corrections: str = "") -> Response:
         from twofold.page.views.over_time import chosen_span, table_over_time
 
-        known = self._known()
-        page = table_page(known, self._lake, name)
+        platform = self._platform()
+        page = table_page(platform, self._lake, name)
         if page is None:
             raise HTTPException(404)
         return self._page(
-            request, "table.html", known, page=page, weeks=WEEKS, causes=CAUSES, charts=_charts(page),
+            request, "table.html", platform, page=page, weeks=WEEKS, causes=CAUSES, charts=_charts(page),
             most_corrections=MANY_CORRECTIONS if corrections else MOST_CORRECTIONS,
             more_corrections=None if corrections else MANY_CORRECTIONS, section="tables", spans=SPANS,
-            over_time=table_over_time(self._store, known, name, chosen_span(span)),
+            over_time=table_over_time(self._store, platform, name, chosen_span(span)),
             row_query=lambda key: {f"k.{column}": str(value) for column, value in key.items()},
         )  # fmt: skip
 
     def row(self, request: Request, name: str) -> Response:
         from twofold.page.views.row_page import row_page
 
-        known = self._known()
-        entry = known.catalog.get(name)
+        platform = self._platform()
+        entry = platform.catalog.get(name)
         if entry is None or entry.kind != "table":
             raise HTTPException(404)
-        return self._page(request, "row.html", known, section="tables", **row_page(entry, request.query_params))
+        return self._page(request, "row.html", platform, section="tables", **row_page(entry, request.query_params))
 
     def column(self, request: Request, name: str, column: str) -> Response:
         from twofold.page.views.column_page import column_page
 
-        known = self._known()
-        page = column_page(known, self._links(request, known), name, column)
+        platform = self._platform()
+        page = column_page(platform, self._links(request, platform), name, column)
         if page is None:
             raise HTTPException(404)
-        return self._page(request, "column.html", known, page=page, section=f"{page.entry.kind}s")
+        return self._page(request, "column.html", platform, page=page, section=f"{page.entry.kind}s")
 
     def topics(self, request: Request) -> Response:
-        known = self._known()
-        return self._page(request, "topics.html", known, lines=topic_lines(known), section="topics")
+        platform = self._platform()
+        return self._page(request, "topics.html", platform, lines=topic_lines(platform), section="topics")
 
     def topic(self, request: Request, name: str, span: str = "") -> Response:
         from twofold.page.views.over_time import catch_up_s, chosen_span, lateness, topic_over_time
 
-        known = self._known()
-        line = next((line for line in topic_lines(known) if line.state.name == name), None)
+        platform = self._platform()
+        line = next((line for line in topic_lines(platform) if line.state.name == name), None)
         if line is None:
             raise HTTPException(404)
         tiered = [p.tiered for p in line.state.partitions if p.tiered is not None]
         return self._page(
-            request, "topic.html", known, state=line.state, entry=line.entry, health=line.health, section="topics",
-            gaps=[gap for gap in known.now.gaps if gap.topic == name], archive=sum(tiered) if tiered else None,
-            over_time=topic_over_time(self._store, known, name, chosen_span(span)), spans=SPANS,
-            catch_up_s=catch_up_s(self._store, known, name, line.state.lag),
-            lateness=lateness(self._store, known, line.entry),
+            request, "topic.html", platform, state=line.state, entry=line.entry, health=line.health, section="topics",
+            gaps=[gap for gap in platform.now.gaps if gap.topic == name], archive=sum(tiered) if tiered else None,
+            over_time=topic_over_time(self._store, platform, name, chosen_span(span)), spans=SPANS,
+            catch_up_s=catch_up_s(self._store, platform, name, line.state.lag),
+            lateness=lateness(self._store, platform, line.entry),
         )  # fmt: skip
 
     def map(self, request: Request, start: str = "", word: str = "") -> Response:
         from twofold.page.views.map_page import map_page
 
-        known = self._known()
-        drawn = map_page(known, self._links(request, known), start, word)
-        return self._page(request, "map.html", known, map=drawn, section="map")
+        platform = self._platform()
+        drawn = map_page(platform, self._links(request, platform), start, word)
+        return self._page(request, "map.html", platform, map=drawn, section="map")
 
     def plans(self, request: Request) -> Response:
-        known, plans = self._known(), self._plans()
+        platform, plans = self._platform(), self._plans()
         waiting = sum(view.state in WAITING for view in plans)
-        return self._page(request, "plans.html", known, plans=plans, waiting=waiting, section="plans")
+        return self._page(request, "plans.html", platform, plans=plans, waiting=waiting, section="plans")
 
     def plan(self, request: Request, name: str) -> Response:
         from twofold.status.plan_views import plan_view
 
-        known, view = self._known(), plan_view(self._settings, name, datetime.now(UTC))
+        platform, view = self._platform(), plan_view(self._settings, name, datetime.now(UTC))
         if view is None:
             raise HTTPException(404)
-        return self._page(request, "plan.html", known, view=view, section="plans")
+        return self._page(request, "plan.html", platform, view=view, section="plans")
 
     def proofs(self, request: Request) -> Response:
-        known = self._known()
-        return self._page(request, "proofs.html", known, page=proofs_page(known, self._lake), section="proofs")
+        platform = self._platform()
+        return self._page(request, "proofs.html", platform, page=proofs_page(platform, self._lake), section="proofs")
 
     def find(self, request: Request, q: str = "") -> Response:
-        known = self._known()
-        names, links = found(known, q), self._links(request, known)
+        platform = self._platform()
+        names, links = found(platform, q), self._links(request, platform)
         if len(names) == 1:
             return RedirectResponse(links.about(names[0]), status_code=303)
         text = (
             "These have it in their name, a column, or their description:" if names else "Nothing has it in its name."
         )
-        return self._message(request, f"Search: {q}" if q else "Search", text, known=known, names=names, query=q)
+        return self._message(request, f"Search: {q}" if q else "Search", text, platform=platform, names=names, query=q)
 
     def dag(self, request: Request, dag: str, task: str = "") -> Response:
         """Leads from a DAG of Airflow, or one of its tasks, to what it is about."""
-        known = self._known()
-        links = self._links(request, known)
+        platform = self._platform()
+        links = self._links(request, platform)
         domain, _, rest = dag.partition(".")
         kind, _, table = rest.partition(".")
-        if name := next((name for name in (f"{domain}.{table}", task) if name in known.catalog), ""):
+        if name := next((name for name in (f"{domain}.{table}", task) if name in platform.catalog), ""):
             return RedirectResponse(links.about(name), status_code=303)
         pages = {STREAM: links.to("map", word=f"{domain}."), **dict.fromkeys(AUDITS, links.to("proofs"))}
         return RedirectResponse(pages.get(kind, links.to("plans" if kind in REWRITES else "")), status_code=303)
@@ -245,25 +245,25 @@ class _Pages:
             request, heading, text, status=error.status_code, headers=error.headers, action=action, command=command
         )
 
-    def _known(self) -> Known:
-        known = self._knowledge.newest()
-        if known is None:
+    def _platform(self) -> PlatformStatus:
+        platform = self._cache.newest()
+        if platform is None:
             raise HTTPException(503, NOT_LOOKED)
-        return known
+        return platform
 
-    def _links(self, request: Request, known: Known | None) -> Links:
-        return Links(str(request.scope.get("root_path", "")), known.catalog if known else {}, self._airflow)
+    def _links(self, request: Request, platform: PlatformStatus | None) -> Links:
+        return Links(str(request.scope.get("root_path", "")), platform.catalog if platform else {}, self._airflow)
 
-    def _page(self, request: Request, template: str, known: Known, **values: Any) -> Response:
-        links = self._links(request, known)
-        return HTMLResponse(render(template, known=known, links=links, **{"query": "", **values}))
+    def _page(self, request: Request, template: str, platform: PlatformStatus, **values: Any) -> Response:
+        links = self._links(request, platform)
+        return HTMLResponse(render(template, platform=platform, links=links, **{"query": "", **values}))
 
     def _message(
         self, request: Request, heading: str, text: str, *, status: int = 200, headers: Any = None,
-        known: Known | None = None, **values: Any,
+        platform: PlatformStatus | None = None, **values: Any,
     ) -> Response:  # fmt: skip
         given = {"command": "", "names": (), "action": "", "action_text": "Log in", "query": "", **values}
-        given |= {"known": known, "links": self._links(request, known), "heading": heading, "text": text}
+        given |= {"platform": platform, "links": self._links(request, platform), "heading": heading, "text": text}
         page = render("message.html", section=None, **given)
         return HTMLResponse(page, status_code=status, headers=headers)
 
@@ -272,7 +272,7 @@ def _charts(page: TablePage) -> dict[str, Any]:
     """Draws the charts of the page of a table."""
     weeks, cost = list(page.cost.weeks), page.cost
     sizes = [Series(size, f"k{n}", [cost.weeks[week].get(size, 0) for week in weeks]) for n, size in enumerate(SIZES)]
-    sizes = [one for one in sizes if any(one.values)]
+    sizes = [size for size in sizes if any(size.values)]
     return {
         "cost_by_week": stacked_bars(
             "Corrected rows by week and size of error", "week of", [f"{week:%d %b}" for week in weeks], sizes

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from twofold.page.charts import Box, graph
-from twofold.page.known import Known
 from twofold.page.links import Links
 from twofold.page.map_layout import layout
+from twofold.page.platform_status import PlatformStatus
 from twofold.page.views.map_page import MOST_DRAWN
 from twofold.status.catalog import Entry
 from twofold.status.parts.column_lineage import ColumnLineage, Place
@@ -37,13 +37,13 @@ class ColumnPage:
     drawing: Markup | None
 
 
-def column_page(known: Known, links: Links, table: str, name: str) -> ColumnPage | None:
+def column_page(platform: PlatformStatus, links: Links, table: str, name: str) -> ColumnPage | None:
     """Returns the facts of a column, None if nothing of this name is declared."""
-    entry = known.catalog.get(table)
-    column = next((one for one in entry.columns if one["name"] == name), None) if entry else None
+    entry = platform.catalog.get(table)
+    column = next((column for column in entry.columns if column["name"] == name), None) if entry else None
     if entry is None or column is None:
         return None
-    place, lineage = Place(table, name), ColumnLineage(known.catalog)
+    place, lineage = Place(table, name), ColumnLineage(platform.catalog)
     around = lineage.family(place)
     return ColumnPage(
         entry=entry,
@@ -53,18 +53,18 @@ def column_page(known: Known, links: Links, table: str, name: str) -> ColumnPage
         untraced=entry.untraced.get(name, ""),
         decided_by={what: [Place.parse(one) for one in of] for what, of in entry.influences.items()},
         decides=lineage.decides.get(place, {}),
-        drawing=_drawing(known, links, place, around) if 1 < len(around) <= MOST_DRAWN else None,
+        drawing=_drawing(platform, links, place, around) if 1 < len(around) <= MOST_DRAWN else None,
     )
 
 
-def _drawing(known: Known, links: Links, place: Place, around: Mapping[Place, Sequence[Place]]) -> Markup:
+def _drawing(platform: PlatformStatus, links: Links, place: Place, around: Mapping[Place, Sequence[Place]]) -> Markup:
     ids = {one: f"{one.table}.{one.column}" for one in around}
     places, edges = layout({ids[one]: [ids[source] for source in of] for one, of in around.items()})
     boxes = [
         Box(
             places[ids[one]],
             one.column,
-            f"{known.judge.health(one.table).word}{' here' if one == place else ''}",
+            f"{platform.judge.health(one.table).word}{' here' if one == place else ''}",
             one.table,
             "this column" if one == place else "",
             links.to("columns", one.table, one.column),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from twofold.page.known import Known
+from twofold.page.platform_status import PlatformStatus
 from twofold.status.catalog import Entry
 from twofold.status.snapshot import TopicState
 from twofold.status.table_health import WORDS, Health, Lag, Word
@@ -39,16 +39,16 @@ class TopicLine:
     health: Health
 
 
-def table_lines(known: Known) -> list[TableLine]:
+def table_lines(platform: PlatformStatus) -> list[TableLine]:
     """Returns all tables, the unhealthy and then the ones that lag most first."""
     lines = []
-    for state in known.now.tables:
-        query, entry = known.judge.query(state.name), known.catalog[state.name]
+    for state in platform.now.tables:
+        query, entry = platform.judge.query(state.name), platform.catalog[state.name]
         lines.append(
             TableLine(
                 name=state.name,
-                health=known.judge.health(state.name),
-                lag=known.lags[state.name],
+                health=platform.judge.health(state.name),
+                lag=platform.lags[state.name],
                 freshness_s=query.freshness_s if query else None,
                 rows=state.rows,
                 late=state.late,
@@ -59,13 +59,13 @@ def table_lines(known: Known) -> list[TableLine]:
     return sorted(lines, key=lambda line: (WORDS.index(line.health.word), -line.lag.total_s, line.name))
 
 
-def topic_lines(known: Known) -> list[TopicLine]:
+def topic_lines(platform: PlatformStatus) -> list[TopicLine]:
     """Returns all topics, the unhealthy and then the ones with most waiting records first."""
     lines = [
-        TopicLine(state=state, entry=known.catalog[state.name], health=known.judge.health(state.name))
-        for state in known.now.topics
+        TopicLine(state=state, entry=platform.catalog[state.name], health=platform.judge.health(state.name))
+        for state in platform.now.topics
     ]
-    return sorted(lines, key=lambda one: (WORDS.index(one.health.word), -(one.state.lag or 0), one.state.name))
+    return sorted(lines, key=lambda line: (WORDS.index(line.health.word), -(line.state.lag or 0), line.state.name))
 
 
 def counts_by_word(healths: Sequence[Health]) -> dict[Word, int]:
@@ -74,7 +74,7 @@ def counts_by_word(healths: Sequence[Health]) -> dict[Word, int]:
     return {word: counts[word] for word in WORDS}
 
 
-def found(known: Known, query: str) -> list[str]:
+def found(platform: PlatformStatus, query: str) -> list[str]:
     """Returns the topics and tables that a word is part of the name, a column or the description of; best first."""
     word = query.strip().lower()
 
@@ -87,5 +87,5 @@ def found(known: Known, query: str) -> list[str]:
             return 2
         return 3 if word in entry.description.lower() else None
 
-    ranked = [(place, name) for name, entry in known.catalog.items() if word and (place := rank(entry)) is not None]
+    ranked = [(place, name) for name, entry in platform.catalog.items() if word and (place := rank(entry)) is not None]
     return [name for _, name in sorted(ranked)][:MOST]

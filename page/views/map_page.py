@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from twofold.infra.text.printable import shown_duration
 from twofold.page.charts import Box, graph
-from twofold.page.known import Known
 from twofold.page.links import Links
 from twofold.page.map_layout import layout
+from twofold.page.platform_status import PlatformStatus
 from twofold.status.catalog import Entry
 from twofold.status.table_health import Health, Lag
 
@@ -54,21 +54,22 @@ class MapPage:
     domains: Sequence[str]
 
 
-def map_page(known: Known, links: Links, start: str, word: str) -> MapPage:
+def map_page(platform: PlatformStatus, links: Links, start: str, word: str) -> MapPage:
     """Returns the map of all, or of a topic or table with all that it depends on and all that depends on it.
 
     Args:
         word: restricts it to names that it is part of.
     """
-    names = _around(known.catalog, start) if start in known.catalog else list(known.catalog)
+    names = _around(platform.catalog, start) if start in platform.catalog else list(platform.catalog)
     names = [name for name in names if word.lower() in name.lower()]
     nodes = {
-        name: Node(entry=known.catalog[name], health=known.judge.health(name), lag=known.lags[name]) for name in names
+        name: Node(entry=platform.catalog[name], health=platform.judge.health(name), lag=platform.lags[name])
+        for name in names
     }
     drawing = None
     if 0 < len(nodes) <= MOST_DRAWN:
         places, edges = layout(
-            {name: [one for one in node.entry.inputs if one in nodes] for name, node in nodes.items()}
+            {name: [source for source in node.entry.inputs if source in nodes] for name, node in nodes.items()}
         )
         boxes = [
             Box(places[name], name, node.health.word, node.state, node.because, links.about(name))
@@ -78,21 +79,21 @@ def map_page(known: Known, links: Links, start: str, word: str) -> MapPage:
     return MapPage(
         nodes=sorted(nodes.values(), key=lambda node: (-node.lag.total_s, node.entry.name)),
         drawing=drawing,
-        start=start if start in known.catalog else "",
+        start=start if start in platform.catalog else "",
         word=word,
-        domains=sorted({name.partition(".")[0] for name in known.catalog}),
+        domains=sorted({name.partition(".")[0] for name in platform.catalog}),
     )
 
 
 def _around(catalog: Mapping[str, Entry], start: str) -> list[str]:
     """Returns a name with all above and all below it, in the order of the catalog."""
-    found = {start}
+    reached = {start}
     for is_up in (True, False):
         ahead = [start]
         while ahead:
             entry = catalog[ahead.pop()]
             near = entry.inputs if is_up else entry.readers
-            new = [name for name in near if name in catalog and name not in found]
-            found |= set(new)
+            new = [name for name in near if name in catalog and name not in reached]
+            reached |= set(new)
             ahead += new
-    return [name for name in catalog if name in found]
+    return [name for name in catalog if name in reached]

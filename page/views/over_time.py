@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from twofold.infra.text.printable import shown_duration
 from twofold.page.charts import Series, classes, lines, stacked_bars
-from twofold.page.known import Known
+from twofold.page.platform_status import PlatformStatus
 from twofold.status.catalog import Entry
-from twofold.status.parts.series import CLASSES, SPANS, Point, Span, class_of, merged
+from twofold.status.parts.series import CLASSES, SPANS, SeriesPoint, Span, class_of, merged
 from twofold.status.store import Store
 
 _HEAD, _LABELS = "from", {300: "%H:%M", 3_600: "%d %b %H:%M", 86_400: "%d %b"}
@@ -54,15 +54,15 @@ def chosen_span(name: str) -> Span:
     return next((span for span in SPANS if span.name == name), SPANS[0])
 
 
-def table_over_time(store: Store, known: Known, name: str, span: Span) -> OverTime:
+def table_over_time(store: Store, platform: PlatformStatus, name: str, span: Span) -> OverTime:
     """Draws what changed in a table, how fresh it was, and its number of rows."""
-    buckets = _fitted(store.series(name, span, known.now.at))
+    buckets = _fitted(store.series(name, span, platform.now.at))
     labels = _labels(span, buckets)
     written, corrected = _values(buckets, "written"), _values(buckets, "corrected")
     changed = [("the stream", "s", written), ("batch work", "f", corrected)]
     drawings = []
     if any(any(values) for _, _, values in changed):
-        drawings.append(stacked_bars("Changed rows", _HEAD, labels, [Series(*one) for one in changed]))
+        drawings.append(stacked_bars("Changed rows", _HEAD, labels, [Series(*part) for part in changed]))
         shares = [_share(stream, batch) for stream, batch in zip(written, corrected, strict=True)]
         title = "Rows that batch work had to correct, of all that changed, percent"
         drawings.append(lines(title, _HEAD, labels, [Series("percent", "fixed", shares)]))
@@ -71,32 +71,32 @@ def table_over_time(store: Store, known: Known, name: str, span: Span) -> OverTi
     return OverTime(span=span, drawings=drawings)
 
 
-def topic_over_time(store: Store, known: Known, name: str, span: Span) -> OverTime:
+def topic_over_time(store: Store, platform: PlatformStatus, name: str, span: Span) -> OverTime:
     """Draws how many records a topic got and ingest took, and how many waited."""
-    buckets = _fitted(store.series(name, span, known.now.at))
+    buckets = _fitted(store.series(name, span, platform.now.at))
     labels = _labels(span, buckets)
     rates = [
         Series("produced", "line", _rates(buckets, "produced")),
         Series("ingested", "fixed", _rates(buckets, "ingested")),
     ]
     drawings = []
-    if any(value is not None for one in rates for value in one.values):
+    if any(value is not None for series in rates for value in series.values):
         drawings.append(lines("Records a second", _HEAD, labels, rates))
     drawings += _line("Records that waited, the most", labels, "records", _values(buckets, "lag"))
     return OverTime(span=span, drawings=drawings)
 
 
-def catch_up_s(store: Store, known: Known, name: str, lag: int | None) -> float | None:
+def catch_up_s(store: Store, platform: PlatformStatus, name: str, lag: int | None) -> float | None:
     """Returns in how many seconds no record of a topic will wait if ingest goes on as it did; None: it will not."""
     if not lag:
         return None
-    points = [point for _, point in store.series(name, SPANS[0], known.now.at) if point]
+    points = [point for _, point in store.series(name, SPANS[0], platform.now.at) if point]
     both = [
         (point.at_ms, point.produced - point.ingested)
         for point in points
         if point.at_ms and point.produced is not None and point.ingested is not None
     ]
-    both = [one for one in both if both[-1][0] - one[0] <= _DRAINS_OVER_S * 1_000]
+    both = [point for point in both if both[-1][0] - point[0] <= _DRAINS_OVER_S * 1_000]
     if len(both) < 2:
         return None
     (first_ms, waited), (last_ms, waits) = both[0], both[-1]
@@ -104,14 +104,14 @@ def catch_up_s(store: Store, known: Known, name: str, lag: int | None) -> float 
     return lag / drained if drained > 0 else None
 
 
-def lateness(store: Store, known: Known, entry: Entry) -> Lateness:
+def lateness(store: Store, platform: PlatformStatus, entry: Entry) -> Lateness:
     """Says how late the records of a topic were in the longest span, with the delays of the tables that read it."""
-    points = [point for _, point in store.series(entry.name, SPANS[-1], known.now.at) if point]
+    points = [point for _, point in store.series(entry.name, SPANS[-1], platform.now.at) if point]
     counts = {int(bound): records for bound, records in (merged(points).lateness or {}).items()}
     shares = [(name, class_of(counts, percent)) for name, percent in (("p50", 50), ("p95", 95), ("latest", 100))]
     delays: dict[int, list[str]] = {}
     for reader in entry.readers:
-        if reader in known.catalog and (delay_ms := known.catalog[reader].watermark_ms) is not None:
+        if reader in platform.catalog and (delay_ms := platform.catalog[reader].watermark_ms) is not None:
             delays.setdefault(delay_ms, []).append(reader.partition(".")[2])
     rules = [
         (_place(ms), f"{shown_duration(ms / 1_000)}: {', '.join(names[:2])}{' ...' * (len(names) > 2)}")
@@ -130,23 +130,23 @@ def lateness(store: Store, known: Known, entry: Entry) -> Lateness:
     )
 
 
-def _fitted(buckets: Sequence[tuple[datetime, Point | None]]) -> Sequence[tuple[datetime, Point | None]]:
+def _fitted(buckets: Sequence[tuple[datetime, SeriesPoint | None]]) -> Sequence[tuple[datetime, SeriesPoint | None]]:
     """Leaves out the time before the first bucket that has a point."""
     first = next((n for n, (_, point) in enumerate(buckets) if point), 0)
     return buckets[min(first, len(buckets) - _FEWEST) :]
 
 
-def _labels(span: Span, buckets: Sequence[tuple[datetime, Point | None]]) -> list[str]:
+def _labels(span: Span, buckets: Sequence[tuple[datetime, SeriesPoint | None]]) -> list[str]:
     return [f"{start:{_LABELS[span.width_s]}}" for start, _ in buckets]
 
 
-def _values(buckets: Sequence[tuple[datetime, Point | None]], name: str) -> list[float | None]:
+def _values(buckets: Sequence[tuple[datetime, SeriesPoint | None]], name: str) -> list[float | None]:
     return [getattr(point, name) if point else None for _, point in buckets]
 
 
 def _line(title: str, labels: Sequence[str], unit: str, values: Sequence[float | None]) -> list[Markup]:
-    known = any(value is not None for value in values)
-    return [lines(title, _HEAD, labels, [Series(unit, "line", values)])] if known else []
+    has_values = any(value is not None for value in values)
+    return [lines(title, _HEAD, labels, [Series(unit, "line", values)])] if has_values else []
 
 
 def _carried(values: Sequence[float | None]) -> list[float | None]:
@@ -162,12 +162,12 @@ def _share(stream: float | None, batch: float | None) -> float | None:
     return 100 * (batch or 0) / whole if whole else None
 
 
-def _rates(buckets: Sequence[tuple[datetime, Point | None]], name: str) -> list[float | None]:
+def _rates(buckets: Sequence[tuple[datetime, SeriesPoint | None]], name: str) -> list[float | None]:
     """Returns the growth of an offset a second since the bucket before, where both are known."""
     return [None, *(_rate(before, point, name) for (_, before), (_, point) in pairwise(buckets))]
 
 
-def _rate(before: Point | None, point: Point | None, name: str) -> float | None:
+def _rate(before: SeriesPoint | None, point: SeriesPoint | None, name: str) -> float | None:
     first, last = (getattr(one, name) if one else None for one in (before, point))
     waited_ms = (point.at_ms or 0) - (before.at_ms or 0) if before and point else 0
     if first is None or last is None or waited_ms <= 0:

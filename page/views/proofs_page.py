@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from twofold.infra.delta.lake import Lake
-from twofold.page.known import Known
+from twofold.page.platform_status import PlatformStatus
 from twofold.status.proofs import OF_TOPICS, Proof, proof_days
 from twofold.status.snapshot import TableState, TopicState
 
@@ -44,17 +44,17 @@ class ProofsPage:
     days: Sequence[date]
 
 
-def proofs_page(known: Known, lake: Lake) -> ProofsPage:
+def proofs_page(platform: PlatformStatus, lake: Lake) -> ProofsPage:
     """Returns all tables: those with unexplained rows first, then those whose last full proof is oldest; all topics."""
-    today = known.now.at.date()
+    today = platform.now.at.date()
     days = [today - timedelta(days=DAYS - 1 - n) for n in range(DAYS)]
-    since = known.now.at.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=DAYS - 1)
+    since = platform.now.at.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=DAYS - 1)
     proofs = proof_days(lake, since)
 
     def days_of(name: str, kind: str) -> Days:
         return [(day, proofs.get((name, kind), {}).get(day)) for day in days]
 
-    tables = [ProofLine(table=table, days=days_of(table.name, "audit")) for table in known.now.tables]
+    tables = [ProofLine(table=table, days=days_of(table.name, "audit")) for table in platform.now.tables]
     topics = [
         TopicProofs(
             topic=topic,
@@ -64,7 +64,7 @@ def proofs_page(known: Known, lake: Lake) -> ProofsPage:
                 if n == 0 or (topic.name, kind) in proofs
             },
         )
-        for topic in known.now.topics
+        for topic in platform.now.topics
     ]
     return ProofsPage(tables=sorted(tables, key=_urgency), topics=topics, days=days)
 

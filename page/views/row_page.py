@@ -33,7 +33,7 @@ def row_page(entry: Entry, query: Mapping[str, str]) -> dict[str, Any]:
         return {**facts, "life": None}
     history = history_from(story.document)
     lives = lives_of(history)
-    life = next((one for one in lives if one.column == query.get("column")), lives[0] if lives else None)
+    life = next((life for life in lives if life.column == query.get("column")), lives[0] if lives else None)
     marks, lasted = marks_of(history), ""
     if life and life.streamed and life.corrected:
         since = marks.closed_at or life.streamed[-1].at

@@ -9,7 +9,7 @@ from datetime import timedelta
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.logged_commit import LoggedCommit
 from twofold.infra.text.printable import shown_duration
-from twofold.page.known import Known
+from twofold.page.platform_status import PlatformStatus
 from twofold.status.catalog import Entry
 from twofold.status.late_cost import Correction, LateCost, corrections_of, late_cost
 from twofold.status.snapshot import QueryState, TableState
@@ -42,25 +42,25 @@ class TablePage:
     delays: Sequence[tuple[str, int]]
 
 
-def table_page(known: Known, lake: Lake, name: str) -> TablePage | None:
+def table_page(platform: PlatformStatus, lake: Lake, name: str) -> TablePage | None:
     """Returns the facts of a table, None if the snapshot does not have it."""
-    state = next((table for table in known.now.tables if table.name == name), None)
-    entry = known.catalog.get(name)
+    state = next((table for table in platform.now.tables if table.name == name), None)
+    entry = platform.catalog.get(name)
     if state is None or entry is None:
         return None
-    today = known.now.at.replace(hour=0, minute=0, second=0, microsecond=0)
+    today = platform.now.at.replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=today.weekday(), weeks=WEEKS - 1)
-    corrections = corrections_of(lake, name, since, known.now.at)
-    cost = late_cost(corrections, since, known.now.at)
+    corrections = corrections_of(lake, name, since, platform.now.at)
+    cost = late_cost(corrections, since, platform.now.at)
     commits: list[LoggedCommit] = []
     if state.version is not None:
         commits = list(lake.commits(name, max(-1, state.version - MOST_COMMITS), state.version, kept=True))
     return TablePage(
         entry=entry,
         state=state,
-        query=known.judge.query(name),
-        health=known.judge.health(name),
-        lag=known.lags[name],
+        query=platform.judge.query(name),
+        health=platform.judge.health(name),
+        lag=platform.lags[name],
         cost=cost,
         corrections=corrections[::-1],
         commits=commits,

@@ -61,15 +61,15 @@ class ColumnLineage:
 
     def family(self, place: Place) -> dict[Place, list[Place]]:
         """Returns a column, all that it is made of and all that is made of it, each with its sources among them."""
-        found = dict.fromkeys([*_beyond(place, self.sources), *_beyond(place, self.readers)])
-        return {one: [source for source in self.sources(one) if source in found] for one in found}
+        places = dict.fromkeys([*_beyond(place, self.sources), *_beyond(place, self.readers)])
+        return {place: [source for source in self.sources(place) if source in places] for place in places}
 
 
 def _beyond(place: Place, step: Callable[[Place], Sequence[Place]]) -> list[Place]:
-    found: dict[Place, object] = {place: None}
+    reached: dict[Place, object] = {place: None}
     ahead = [place]
     while ahead:
-        new = [one for one in step(ahead.pop()) if one not in found]
-        found |= dict.fromkeys(new)
+        new = [place for place in step(ahead.pop()) if place not in reached]
+        reached |= dict.fromkeys(new)
         ahead += new
-    return list(found)
+    return list(reached)

@@ -44,16 +44,16 @@ def refused_in(rows: pa.Table, rules: Sequence[str]) -> dict[str, Refused]:
     texts = pc.list_flatten(rows["reasons"]).cast(pa.string())
     reasons = pc.if_else(pc.is_in(texts, pa.array(rules, pa.string())), texts, UNREADABLE)
     broken = pa.table({"reason": reasons, "row": pc.list_parent_indices(rows["reasons"])})
-    found = {}
+    refused = {}
     by_reason = broken.group_by(["reason", "row"]).aggregate([]).group_by("reason")
     for one in by_reason.aggregate([("row", "count"), ("row", "max")]).to_pylist():
         [example] = rows.slice(one["row_max"], 1).to_pylist()
         reason = one["reason"]
-        found[reason] = Refused(
+        refused[reason] = Refused(
             reason=reason,
             records=one["row_count"],
             partition=example[PARTITION],
             offset=example[OFFSET],
             text=reason if reason in rules else next(text for text in example["reasons"] if text not in rules),
         )
-    return found
+    return refused

@@ -29,7 +29,7 @@ _LATEST_FOLDED = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class SeriesPoint:
     """Facts of a topic or a table in a bucket of time, or at a moment; None: not known.
 
     Attributes:
@@ -51,12 +51,12 @@ class Point:
     lag: int | None = None
     lateness: Mapping[str, int] | None = None
 
-    def then(self, later: Point) -> Point:
+    def then(self, later: SeriesPoint) -> SeriesPoint:
         """Returns what is known of this time and a later one together."""
         values = self.known
         for name, value in later.known.items():
             values[name] = _JOINS[name](values[name], value) if name in values and name in _JOINS else value
-        return Point(**values)
+        return SeriesPoint(**values)
 
     @property
     def lacks_lateness(self) -> bool:
@@ -66,7 +66,7 @@ class Point:
     @property
     def known(self) -> dict[str, Any]:
         """The values that are known."""
-        return {field.name: value for field in fields(Point) if (value := getattr(self, field.name)) is not None}
+        return {field.name: value for field in fields(SeriesPoint) if (value := getattr(self, field.name)) is not None}
 
 
 def _counted(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
@@ -84,7 +84,7 @@ _JOINS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
+class SeriesUpdate:
     """News of one topic or table.
 
     Attributes:
@@ -94,8 +94,8 @@ class Growth:
     """
 
     after: int | None
-    commits: Sequence[tuple[int, Point]]
-    sample: Point
+    commits: Sequence[tuple[int, SeriesPoint]]
+    sample: SeriesPoint
 
 
 def oldest_folded(after: int | None, through: int) -> int:
@@ -103,24 +103,24 @@ def oldest_folded(after: int | None, through: int) -> int:
     return max(-1 if after is None else after, through - _LATEST_FOLDED)
 
 
-def point_of(commit: LoggedCommit) -> Point | None:
+def point_of(commit: LoggedCommit) -> SeriesPoint | None:
     """Returns what a commit says of a topic's events or a table; None if it changed no row."""
     if not commit.changes:
         return None
     cause, appended_ms = commit.info.get("cause"), commit.info.get(APPENDED_MS)
     if cause == INGEST:
-        return Point(lateness=commit.info.get(LATENESS, {}))
+        return SeriesPoint(lateness=commit.info.get(LATENESS, {}))
     if "run" in commit.info:
-        return Point(corrected=commit.rows_changed)
+        return SeriesPoint(corrected=commit.rows_changed)
     if cause != "stream":
         return None
     waited_s = None if appended_ms is None else max(0.0, (commit.timestamp_ms - int(appended_ms)) / 1_000)
-    return Point(written=commit.rows_changed, freshness_s=waited_s)
+    return SeriesPoint(written=commit.rows_changed, freshness_s=waited_s)
 
 
-def merged(points: Iterable[Point]) -> Point:
+def merged(points: Iterable[SeriesPoint]) -> SeriesPoint:
     """Returns what is known of all these times together, given oldest first."""
-    whole = Point()
+    whole = SeriesPoint()
     for point in points:
         whole = whole.then(point)
     return whole

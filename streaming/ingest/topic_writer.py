@@ -86,10 +86,8 @@ class TopicWriter:
         self.moved_ms: int | None = None
         self._expected = ""  # a decoding other than its own that may be accepted meanwhile; empty: unknown yet
         self._driver = f"process {os.getpid()} on {gethostname()}, home {lake.settings.home}"
-        self._writers = (
-            Writer(lake, topic.full_name, spark),
-            Writer(lake, topic.full_name + QUARANTINE, spark, compact),
-        )
+        self._events_writer = Writer(lake, topic.full_name, spark)
+        self._quarantine_writer = Writer(lake, topic.full_name + QUARANTINE, spark, compact)
         self.reload()
 
     def reload(self) -> None:
@@ -261,7 +259,7 @@ class TopicWriter:
         after = replace(after, log=self.log, driver=self._driver)
         stamp = _stamp(after, cause)
         stamp = replace(stamp, info={**stamp.info, FINGERPRINT: self._decoding, **(known or {})})
-        written = self._writers[False].append(rows, stamp)
+        written = self._events_writer.append(rows, stamp)
         if written.skipped:
             return False
         self.events, self._version = after, written.version
@@ -272,14 +270,14 @@ class TopicWriter:
         """Appends to the quarantine; False if another driver has done so since the frontier was read."""
         after = replace(self._quarantine.after(ranges, None), log=self.log, driver=self._driver)
         rows = seal_quarantined(rows, self._topic, self._lake.settings)
-        if self._writers[True].append(rows, _stamp(after, "ingest")).skipped:
+        if self._quarantine_writer.append(rows, _stamp(after, "ingest")).skipped:
             return False
         self._quarantine = after
         return True
 
     def _look(self) -> None:
         """Reads the frontier again if others have committed; a restore moves it back without a new number."""
-        version = self._writers[False].newest().version()
+        version = self._events_writer.newest().version()
         if version != self._version:
             info = self._lake.newest_info(self._topic.full_name, "ends", at=version)
             if info is not None and {int(p): end for p, end in info["ends"].items()} != self.events.ends:

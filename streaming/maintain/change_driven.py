@@ -28,7 +28,7 @@ from twofold.tables.refresh.refresh import Refresher
 from twofold.tables.refresh.rewound import next_versions
 from twofold.tables.refresh.scope import Scope, alike, everything, hull, merged, scopes_of
 from twofold.tables.refresh.scope_expressions import with_scope_values
-from twofold.tables.refresh.streaming_checkpoint import Position
+from twofold.tables.refresh.streaming_checkpoint import FeedPosition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,9 +89,9 @@ class ChangeDrivenStream(TableStream):
                 info[APPENDED_MS] = appended_ms
             written = Written()
             for part in alike(scopes):
-                written += self._refresher.publish(part, info, check=False)
+                written += self._refresher.publish(part, info, check=False).written
             self.lake.settle(self.table.full_name, written.version)
-            self._checkpoint.take(Position(batch, ends, own))
+            self._checkpoint.take(FeedPosition(batch, ends, own))
             self._hold(ends)
             self.lake.history(self.table.full_name).note(f"stream of {self.table.full_name}", own)
             self._starts_at = None
@@ -142,7 +142,7 @@ class ChangeDrivenStream(TableStream):
         """Counts the changed rows by the Delta logs, without reading data files."""
         spans = zip(self._sources, starts, ends, strict=True)
         commits = (self.lake.commits(source.full_name, start - 1, end - 1) for source, start, end in spans)
-        return sum(commit.rows_changed for one in commits for commit in one if commit.changes)
+        return sum(commit.rows_changed for of_input in commits for commit in of_input if commit.changes)
 
     def _as_one(self, scopes: list[Scope], rows_in: int) -> list[Scope]:
         """Merges the scopes into one if most of the rows within them have changed."""

@@ -44,7 +44,7 @@ _log = logging.getLogger("twofold.maintain")
 _MOST_PARTITIONS = 2**31 - 1
 
 
-class Maintain(TableStream):
+class QueryDrivenStream(TableStream):
     """Keeps a table fresh by a streaming query of its own.
 
     The micro-batches of a checkpoint are numbered; a table stores the last number of each stream and applies none
@@ -116,10 +116,8 @@ class Maintain(TableStream):
         Raises:
             BadDeclaration: names both orders.
         """
-        leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-        paths = [leaves.apply(n).dataSource().options().apply("path") for n in range(leaves.size())]
         names = {self.lake.uri(source.full_name): source.name for source in self._sources}
-        read = list(dict.fromkeys(names[path] for path in paths))
+        read = [names[path] for path in _paths_in_offset_order(frame)]
         if read != list(names.values()):
             raise BadDeclaration(
                 f"tables/{self.table.domain}/{self.table.name}.py: {self.table.derive.__name__} reads "
@@ -144,7 +142,7 @@ class Maintain(TableStream):
     def _derived_with_state(self) -> tuple[DataFrame, str]:
         """Returns the rows and the output mode: `update` revises open rows; joins and sessions must append."""
         rows = self._counting_until(self.table.depends_within_ms or 0)
-        steps = list(_steps(rows._jdf.queryExecution().analyzed()))
+        steps = list(_steps(_analyzed(rows)))
         if any(step.nodeName() == "Join" for step in steps):
             # A join drops rows that the watermark has passed: a longer memory would be useless.
             return self._counting_until(0), "append"
@@ -245,12 +243,31 @@ class Maintain(TableStream):
         return rows, versions
 
 
+def _paths_in_offset_order(stream: DataFrame) -> list[str]:
+    """Returns the path of each Delta table that a streaming frame reads, in the order of its offsets.
+
+    Spark numbers the sources of a query by the leaves of its analyzed plan, one that is read twice by the first of
+    them, and a checkpoint keeps offsets by these numbers alone. No public method of Spark says the order before the
+    query runs, when offsets of one table would already have been taken for those of another.
+    """
+    leaves = _items(_analyzed(stream).collectLeaves())
+    return list(dict.fromkeys(leaf.dataSource().options().apply("path") for leaf in leaves))
+
+
+def _analyzed(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
 def _steps(plan: Any) -> Iterator[Any]:
     """Yields the nodes of a Spark plan; node names, unlike the plan's text, hold no text of the query."""
     yield plan
-    inputs = plan.children()
-    for n in range(inputs.size()):
-        yield from _steps(inputs.apply(n))
+    for child in _items(plan.children()):
+        yield from _steps(child)
+
+
+def _items(sequence: Any) -> list[Any]:
+    """Returns the items of a sequence of Scala."""
+    return [sequence.apply(n) for n in range(sequence.size())]
 
 
 def snapshot(spark: SparkSession, lake: Lake, sources: Sequence[Topic | Table]) -> MicroBatch:

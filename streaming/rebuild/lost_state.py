@@ -28,10 +28,10 @@ from twofold.tables.declare.table import Table
 from twofold.tables.refresh.acceptance import definition, is_same, require_one_definition
 from twofold.tables.refresh.events.ingested_offsets import offsets_at
 from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.row_diff import matching
 from twofold.tables.refresh.shadow_lake import RebuildComparison, compare_rows, drop, shadow
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
-from twofold.tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -213,23 +213,23 @@ def _compare_rows(
         rows = platform.lake.frame(live.spark, table.full_name, version)
         return rows.where((is_open & F.lit(with_open)) | (~is_open & F.lit(table.late == "correct")))
 
-    target, made, there = Target.of_table(live.spark, live.lake, table), compared(in_shadow), compared(live)
+    target, made, there = PublishedTable.of_table(live.spark, live.lake, table), compared(in_shadow), compared(live)
     uncorrected = target.difference(compared(in_shadow, streamed), there)
     changes = in_spark(live.spark, target.difference(made, there))
     both = matching(changes, uncorrected, table.primary_key, "SEMI")
     return compare_rows(table, made, both, None if with_open else from_epoch_ms(bound_ms))
 
 
-def _described(found: Recovery) -> str:
+def _described(recovery: Recovery) -> str:
     """Writes a message that names the first differences."""
     lines = []
-    for d in list(found.rows.examples if found.rows else ())[:_NAMED]:
+    for d in list(recovery.rows.examples if recovery.rows else ())[:_NAMED]:
         key = " ".join(f"{column}={value}" for column, value in d.key.items())
         sides = [f"{word} {dict(values)}" for word, values in (("is", d.before), ("should be", d.should)) if values]
         lines.append(f"{key} {', '.join(sides)}")
-    more = found.differing - len(lines)
+    more = recovery.differing - len(lines)
     return (
-        f"{found.table}: what was lost and what the log gives again differ in {found.differing} rows: "
+        f"{recovery.table}: what was lost and what the log gives again differ in {recovery.differing} rows: "
         + "; ".join([*lines, *([f"and {more} more"] if more > 0 else [])])
         + "."
     )

@@ -16,14 +16,14 @@ from twofold.infra.errors import BadArgument
 from twofold.infra.offset_ranges import RangesOf
 from twofold.streaming.driver import finish
 from twofold.streaming.maintain.closed_row_guard import ClosedRowGuard
-from twofold.streaming.maintain.stateful_query import Maintain, ends, state_settings
+from twofold.streaming.maintain.stateful_query import QueryDrivenStream, ends, state_settings
 from twofold.streaming.maintain.stream_fence import StreamFence
 from twofold.streaming.rebuild.reingest import Read, ingested, missing_ranges
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.acceptance import definition
 from twofold.tables.refresh.open_platform import Platform
-from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, Position
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, FeedPosition, MicroBatch
 
 _log = logging.getLogger("twofold.recover")
 
@@ -108,7 +108,7 @@ def replay_state(in_shadow: Platform, table: Table, plan: Iterable[MicroBatch], 
     """
     checkpoint = Checkpoint.of_table(in_shadow.lake.settings, table)
     checkpoint.note_definition(definition(table, in_shadow.registry))
-    stream = Maintain(in_shadow.spark, in_shadow.lake, in_shadow.registry, table)
+    stream = QueryDrivenStream(in_shadow.spark, in_shadow.lake, in_shadow.registry, table)
     settings = {**state_settings(in_shadow.spark), **settings}
     for number, batch in enumerate(plan):
         checkpoint.plan(number, replace(batch, settings=settings))
@@ -148,7 +148,7 @@ def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
         own = live.lake.history(name).floor().changes
         with suppress(FileNotFoundError, StopIteration):
             own = next(commit.version for commit in commits if "versions" in commit.info)
-        checkpoint.take(Position(last.number or 0, last.versions, own))
+        checkpoint.take(FeedPosition(last.number or 0, last.versions, own))
     else:
         checkpoint.plan(0, replace(last, settings={**state_settings(live.spark), **last.settings}))
         checkpoint.end(0)

@@ -286,8 +286,8 @@ def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
     try:
         name = impure_function(table.derive, table.inputs)
     except BadDeclaration:
-        found = _IMPURE.search(_plan(rows))
-        name = found and (found[1] or found[2])
+        impure = _IMPURE.search(_plan(rows))
+        name = impure and (impure[1] or impure[2])
     if not name:
         return None
     fault = IMPURE_FUNCTION.error(function=name)

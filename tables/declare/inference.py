@@ -169,11 +169,11 @@ def _meaning(name: str, value: Any) -> Any:
     return list(value) if name in ("primary_key", "recompute_by") else value
 
 
-def _missing(found: Mapping[str, Any], inference: Inference) -> Iterator[BadDeclaration]:
+def _missing(inferred: Mapping[str, Any], inference: Inference) -> Iterator[BadDeclaration]:
     """Yields the required parameters that are missing, one mistake for each reason."""
     missing: dict[str, list[str]] = {}
     for name in ("primary_key", "recompute_by"):
-        if name not in found:
+        if name not in inferred:
             missing.setdefault(inference.reasons.get(name, "the function's plan does not say it"), []).append(name)
     for reason, names in missing.items():
         parameters = KEY_OF_ONE_ROW if reason == _ONE_ROW else ", ".join(f"{name}=[...]" for name in names)

@@ -9,15 +9,13 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from twofold.infra.delta.delta_writer import CHANGE, Written
+from twofold.infra.delta.delta_writer import Written
 from twofold.infra.delta.file_pruning import PrunedFiles, has_undated, prune_files
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.open_table import OpenTable
 from twofold.infra.duckdb_session import duckdb_utc, query
-from twofold.infra.instants import from_epoch_ms
-from twofold.infra.rows.rows import are_here, here, in_spark
+from twofold.infra.rows.rows import are_here, in_spark
 from twofold.infra.rows.sizes import (
     COMPARED,
     COMPRESSED,
@@ -31,7 +29,7 @@ from twofold.infra.rows.sizes import (
 )
 from twofold.infra.spark.plan_template import PlanTemplate, has_jvm
 from twofold.infra.spark.spark_session import tune_for_batch_size
-from twofold.infra.sql.names import DATAFUSION, DUCKDB, SPARK
+from twofold.infra.sql.names import DATAFUSION, SPARK
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Strategy, Table
@@ -46,9 +44,9 @@ from twofold.tables.refresh.derived_rows import (
     input_of,
     one_of_each_key,
 )
-from twofold.tables.refresh.scope import Scope, everything, merged, whole
-from twofold.tables.refresh.scope_predicates import ScopeFilter, with_held_values
-from twofold.tables.refresh.target import Target
+from twofold.tables.refresh.published_table import PublishedTable
+from twofold.tables.refresh.scope import Scope, everything, of_every_date
+from twofold.tables.refresh.scope_predicates import ScopeFilter, whole_rows, with_held_values
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -77,6 +75,54 @@ class _Input:
     is_near: bool
 
 
+@dataclass(frozen=True)
+class _Recomputed:
+    """Rows by the table's function, of scopes and maybe around them.
+
+    Attributes:
+        live: the table as it was before its inputs were read.
+        few: the rows, in this process; None if they are many.
+        bound: this process compares at most so many.
+        most_held: this process holds at most so many of their width; None if Spark compares in any case.
+        is_undated: some of them lack the table's event time, so that no time limits their inputs.
+    """
+
+    scopes: ScopeFilter
+    live: DeltaTable
+    frame: DataFrame
+    few: pa.Table | None
+    bound: int
+    most_held: int | None
+    is_undated: bool
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """How the rows that scopes have differ from those that they should have.
+
+    Attributes:
+        most_held: see `_Recomputed`.
+        closings: scope -> when its first open row closes; scopes without open rows are left out.
+    """
+
+    difference: Rows
+    most_held: int | None
+    closings: Mapping[Scope, int]
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """The effect of a refresh, and when its scopes are to be refreshed again.
+
+    Attributes:
+        next_closing_ms: scope -> the time until which no row of it closes, by its open rows: live ones alone if rows
+            are many. Without such it is the scope's end: a row that is made meanwhile is closed by then.
+    """
+
+    written: Written
+    next_closing_ms: Mapping[Scope, int]
+
+
 @dataclass
 class Refresher:
     """Recomputes parts of one table from its inputs, and publishes what differs.
@@ -101,18 +147,15 @@ class Refresher:
     def __post_init__(self) -> None:
         self._strategy = self.registry.strategy(self.table)
         of_one = partial(require_one_definition, self.lake, self.table, self.registry)
-        self._target = replace(Target.of_table(self.spark, self.lake, self.table), require=of_one)
+        self._target = replace(PublishedTable.of_table(self.spark, self.lake, self.table), require=of_one)
         if self._has_rivals:
             self._target = replace(self._target, greatest=greatest_by(self.table, self._target.columns()))
-        self._closings: Mapping[Scope, int] = {}
-        self._most_held: int | None = None
-        self._is_undated = False
         self._analyzed: tuple[Sequence[pa.Schema], PlanTemplate] | None = None
         self._inputs: dict[str, OpenTable] = {}
         self._open: dict[str, DeltaTable] = {}
 
-    def publish(self, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
-        """Publishes the recomputed scopes to the live table, as `Target.publish` does.
+    def publish(self, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Refreshed:
+        """Publishes the recomputed scopes to the live table, as `PublishedTable.publish` does.
 
         A row that meets one of its key outside of the scopes takes its place.
 
@@ -121,15 +164,18 @@ class Refresher:
                 names none, are added.
             check: refuse rows that break the table's rules.
         """
-        if not scopes:
-            return Written()
+        closings: Mapping[Scope, int] = {}
 
         def changes(attempt: int) -> tuple[Rows, Mapping[str, object]]:
-            difference = self.difference(scopes)
-            rows = self.moved(difference) if attempt else difference
-            return collect_if_small(self.lake.settings, rows, self._most_held), self._info(info)
+            nonlocal closings
+            compared = self._compared(scopes)
+            rows, closings = compared.difference, compared.closings
+            if attempt and not self._has_rivals:
+                rows = self._target.moved(rows)
+            return collect_if_small(self.lake.settings, rows, compared.most_held), self._info(info)
 
-        return self._target.publish(changes, check=check)
+        written = self._target.publish(changes, check=check) if scopes else Written()
+        return Refreshed(written, {scope: self._next_closing_ms(scope, closings) for scope in scopes})
 
     @property
     def has_other_columns(self) -> bool:
@@ -145,53 +191,19 @@ class Refresher:
         Raises:
             QualityFailed: a row breaks the table's rules; nothing was published.
         """
-        scopes = everything(self.table)
-        return self._target.replace(self._derived(scopes)[0], self._info(info))
+        return self._target.replace(self._derived(self._wanted(everything(self.table)))[0], self._info(info))
 
     def sides(self, scopes: Sequence[Scope]) -> tuple[DataFrame, DataFrame]:
         """Returns the rows that the scopes should have, by the table's function, and those that they have.
 
         Keys with an open live row are left out: the stream may still revise that row.
         """
-        scopes = self._of_every_date(scopes)
-        scope_filter, live = self._wanted(scopes), self._target.live()
-        should = scope_filter.exact(self._derived(scopes)[0])
-        if scope_filter.leaves_open_rows:
-            should = scope_filter.without_open(should, live)
-        return should, scope_filter.exact(live)
+        scope_filter, live = self._wanted(self._of_every_date(scopes)), self._target.live()
+        return scope_filter.exact_sides(self._derived(scope_filter)[0], live)
 
     def difference(self, scopes: Sequence[Scope]) -> Rows:
-        """Computes the difference between the live rows of the scopes and the recomputed ones.
-
-        Returns:
-            A table in memory if rows are few, else a frame.
-        """
-        scopes = self._of_every_date(self._whole(scopes))
-        small = self._small_sides(scopes) if self.lake.settings.engine != "spark" else None
-        if self._is_undated and any(scope.interval for scope in scopes):
-            return self.difference(scopes)
-        if small is not None:
-            return self._target.difference(*small)
-        self._closings = self._next_closings(self._target.newest(), scopes)
-        should, live = self.sides(scopes)
-        undated = f"{SPARK.name(self.table.event_time or '')} IS NULL"
-        if self._may_be_undated(scopes) and not should.where(undated).isEmpty():
-            self._is_undated = True
-            return self.difference(scopes)
-        return self._target.difference(should, live)
-
-    def next_closing_ms(self, scope: Scope) -> int:
-        """Returns the time until which no row of a scope closes, by the open rows of the last difference.
-
-        If it has seen none, the scope waits for its end: a row that is made meanwhile is closed by then. If rows
-        are many it has looked at live ones alone.
-
-        Args:
-            scope: one of those whose difference was asked for, with an interval.
-        """
-        if scope.interval is None:
-            return self.closed_before_ms or 0
-        return self._closings.get(scope, scope.interval.end + (self.table.depends_within_ms or 0))
+        """Computes how live rows of the scopes differ from recomputed ones; a table in memory if rows are few."""
+        return self._compared(scopes).difference
 
     def live_rows(self, scopes: Sequence[Scope]) -> int:
         """Counts the table's rows in the scopes."""
@@ -231,25 +243,6 @@ class Refresher:
         read = {name: int(table.version()) for name, table in self._open.items()}
         return {**closed, **info, **code_facts(self.table, self.registry), "inputs": read}
 
-    def moved(self, changes: Rows) -> Rows:
-        """Turns each insert that meets a row of its key into an update of that row.
-
-        Such a row stood outside of the scopes when it was computed last, and has moved into them since. If a greater
-        row stays in any case, that is for the writer to see.
-        """
-        if self._has_rivals:
-            return changes
-        columns, target = self._target.columns(), self._target
-        if not are_here(changes):
-            inserts = changes.where(f"{CHANGE} = 'insert'").select(*columns)
-            return changes.where(f"{CHANGE} <> 'insert'").unionByName(
-                target.difference(inserts, target.rows_of(inserts))
-            )
-        is_insert = pc.equal(changes[CHANGE], "insert")
-        inserts = changes.filter(is_insert).select(columns)
-        changed = target.difference(inserts, here(target.rows_of(inserts)).select(columns).cast(inserts.schema))
-        return pa.concat_tables([changes.filter(pc.invert(is_insert)), changed.select(changes.column_names)])
-
     def _wanted(self, scopes: Sequence[Scope]) -> ScopeFilter:
         scopes = with_held_values(scopes, self._kinds)
         schema = pa.schema(self._target.newest().schema())
@@ -272,80 +265,72 @@ class Refresher:
         """Whether a row of the scopes can meet another of its key that lies outside of them."""
         return bool(self.table.sequence_by) and self._strategy is not Strategy.LATEST
 
-    def _whole(self, scopes: Sequence[Scope]) -> Sequence[Scope]:
-        """Widens the scopes to the whole rows that they meet, if rows cover a time."""
-        starts_at, ends_at = self.table.event_time, self.table.ends_at
-        if not (starts_at and ends_at) or any(s.interval is None for s in scopes):
-            return scopes
-        by, start, end = list(map(DUCKDB.name, self.table.recompute_by)), DUCKDB.name(starts_at), DUCKDB.name(ends_at)
-        first = min((s.interval.start for s in scopes if s.interval), default=0)
-        last = max((s.interval.end for s in scopes if s.interval), default=0)
-        connection = duckdb_utc()
-        connection.register("live", self._target.newest().scan())
-        met = f"FROM live WHERE {start} <= ? AND {end} >= ?"
-        times, of_any = [from_epoch_ms(last), from_epoch_ms(first)], tuple(... for _ in by)
-        start_ms, end_ms = f"epoch_ms({start}::TIMESTAMP)", f"epoch_ms({end}::TIMESTAMP)"
-        if all(s.values == of_any for s in scopes) and len(scopes) == 1:
-            [span] = connection.execute(f"SELECT min({start_ms}), max({end_ms}) {met}", times).fetchall()
-            return scopes if span[0] is None else whole(scopes, [(of_any, *span)])
-        spans = connection.execute(f"SELECT {', '.join([*by, ''])} {start_ms}, {end_ms} {met}", times).fetchall()
-        return whole(scopes, ((tuple(span[: len(by)]), span[-2], span[-1]) for span in spans))
-
     def _of_every_date(self, scopes: Sequence[Scope]) -> Sequence[Scope]:
         """Widens the scopes to every date if rows lack theirs, since no time limits their inputs."""
-        time = self.table.event_time
-        if time is None or all(scope.interval is None for scope in scopes):
-            return scopes
-        self._is_undated = self._is_undated or has_undated(self._target.newest(), time)
-        return merged(Scope(scope.values, None) for scope in scopes) if self._is_undated else scopes
+        time = self.table.event_time if any(scope.interval for scope in scopes) else None
+        return of_every_date(scopes) if time and has_undated(self._target.newest(), time) else scopes
 
-    def _may_be_undated(self, scopes: Sequence[Scope]) -> bool:
-        """Whether it pays to look for rows without a date among many; rows of windows always have one."""
-        time = self.table.event_time
-        is_one = time is not None and time not in self.table.primary_key and self.table.closes_at is None
-        return is_one and any(scope.interval for scope in scopes)
+    def _next_closing_ms(self, scope: Scope, closings: Mapping[Scope, int]) -> int:
+        if scope.interval is None:
+            return self.closed_before_ms or 0
+        return closings.get(scope, scope.interval.end + (self.table.depends_within_ms or 0))
 
-    def _small_sides(self, scopes: Sequence[Scope]) -> tuple[pa.Table, pa.Table] | None:
+    def _compared(self, scopes: Sequence[Scope]) -> _Compared:
+        """Recomputes the scopes, and compares with their live rows: in this process if both are few, else in Spark."""
+        scopes = self._of_every_date(whole_rows(self.table, self._target.newest(), scopes))
+        recomputed = self._recomputed(scopes)
+        if recomputed.is_undated and any(scope.interval for scope in scopes):
+            recomputed = self._recomputed(of_every_date(scopes))
+        scope_filter, table = recomputed.scopes, recomputed.live
+        small = self._small_sides(recomputed)
+        closings = scope_filter.next_closings(table, recomputed.few if small else None)
+        sides = small or scope_filter.exact_sides(
+            recomputed.frame, self.lake.frame(self.spark, self.table.full_name, int(table.version()))
+        )
+        return _Compared(self._target.difference(*sides), recomputed.most_held, closings)
+
+    def _recomputed(self, scopes: Sequence[Scope]) -> _Recomputed:
+        scope_filter, live = self._wanted(scopes), self._target.newest()
+        derived, read = self._derived(scope_filter)
+        bound, most_held, few = 0, None, None
+        if self.lake.settings.engine != "spark":
+            most_held = _most_of_width(read)
+            bound = min(most_rows(self.lake.settings, COMPARED), most_held)
+            few = _collected(scope_filter, derived, read, bound)
+        is_undated = self._is_undated(scope_filter, derived if few is None else few)
+        return _Recomputed(scope_filter, live, derived, few, bound, most_held, is_undated)
+
+    def _is_undated(self, scope_filter: ScopeFilter, rows: Rows) -> bool:
+        """Whether recomputed rows lack their date; many are looked through if it pays: rows of windows have one."""
+        time = self.table.event_time
+        if time is None or are_here(rows):
+            return bool(time and rows[time].null_count)
+        if time in self.table.primary_key or self.table.closes_at or not any(s.interval for s in scope_filter.scopes):
+            return False
+        return not scope_filter.exact(rows).where(f"{SPARK.name(time)} IS NULL").isEmpty()
+
+    def _small_sides(self, recomputed: _Recomputed) -> tuple[pa.Table, pa.Table] | None:
         """Returns both sides if they are few rows, else None.
 
         Spark recomputes; the live side is read in this process, which spares most of a small refresh.
         """
-        table = self._target.newest()
-        scope_filter = self._wanted(scopes)
-        has_open_rows = scope_filter.leaves_open_rows
-        derived, read = self._derived(scopes)
-        self._most_held = _most_of_width(read)
-        bound = min(most_rows(self.lake.settings, COMPARED), self._most_held)
-        if all(one.rows is not None for one in read) and sum(one.rows or 0 for one in read) <= bound:
-            near = derived if all(one.is_near for one in read) else scope_filter.near(derived)
-            # A join of few rows can be more than a JVM holds; the limit costs a job, so it is for such alone.
-            joined = prod(max(one.rows or 0, 1) for one in read)
-            should = collected(near if joined <= bound else near.limit(bound + 1))
-        else:
-            # What the inputs do not bound takes a join, and a limit, which costs a job.
-            should, has_open_rows = collected(scope_filter.exact(derived).limit(bound + 1)), False
-        if not are_here(should) or len(should) > bound:
+        if recomputed.few is None:
             return None
-        if self.table.event_time and should[self.table.event_time].null_count:
-            self._is_undated = True
-            if any(scope.interval for scope in scopes):
-                return None
+        table, scope_filter, bound = recomputed.live, recomputed.scopes, recomputed.bound
         schema, scope_table = scope_filter.schema, scope_filter.own_scopes()
         connection = duckdb_utc()
         connection.register("scopes", scope_table)
 
         def chosen(rows: pa.Table | pa.RecordBatchReader, clauses: str) -> pa.Table:
             connection.register("rows", rows)
-            found = connection.sql(f"SELECT rows.* FROM rows {clauses} LIMIT {bound + 1}")
-            return found.to_arrow_table().cast(schema)
+            selected = connection.sql(f"SELECT rows.* FROM rows {clauses} LIMIT {bound + 1}")
+            return selected.to_arrow_table().cast(schema)
 
         open_rows = "open" if scope_filter.leaves_open_rows else None
         if open_rows:
             is_open = scope_filter.closing("open").sql(DATAFUSION, schema)
             connection.register(open_rows, table.scan(columns=list(self.table.primary_key), predicate=is_open))
-        should = should.select(schema.names).cast(schema)
-        self._closings = self._next_closings(table, scopes, should if has_open_rows else None)
-        should = chosen(should, scope_filter.exact_join(open_rows))
+        should = chosen(recomputed.few.select(schema.names).cast(schema), scope_filter.exact_join(open_rows))
         files = prune_files(table, scope_filter.condition().bounds())
         live = files.read_if_small(scope_filter.exact_join(), scope_table, bound, schema.names)
         if live is None:
@@ -355,41 +340,22 @@ class Refresher:
             live = chosen(rows, scope_filter.exact_join())
         return (should, live) if len(live) <= bound else None
 
-    def _next_closings(
-        self, table: DeltaTable, scopes: Sequence[Scope], should: pa.Table | None = None
-    ) -> dict[Scope, int]:
-        """Returns when the first open row of each scope closes; scopes without open rows are left out."""
-        scope_filter = self._wanted(scopes)
-        if not scope_filter.leaves_open_rows or not any(scope.interval for scope in scopes):
-            return {}
-        columns = self.table.statistics
-        schema = pa.schema([scope_filter.schema.field(c) for c in columns])
-        predicate = scope_filter.condition("open").sql(DATAFUSION, schema)
-        live = pa.RecordBatchReader.from_stream(table.scan(columns=columns, predicate=predicate)).cast(schema)
-        parts = [live.read_all(), *([] if should is None else [should.select(columns)])]
-        connection = duckdb_utc()
-        connection.register("scopes", scope_filter.own_scopes())
-        connection.register("rows", pa.concat_tables(parts))
-        closings = connection.sql(scope_filter.next_closings()).fetchall()
-        return {scope_filter.scopes[number]: closes_ms for number, closes_ms in closings}
-
-    def _derived(self, scopes: Sequence[Scope]) -> tuple[DataFrame, list[_Input]]:
+    def _derived(self, scope_filter: ScopeFilter) -> tuple[DataFrame, list[_Input]]:
         """Computes rows by the table's function over all inputs that the scopes need; also returns these inputs.
 
         The session plans its next queries for as many rows.
         """
-        scope_filter = self._wanted(scopes)
         sources = self.registry.upstream(self.table)
         read = [self._input(source, scope_filter) for source in sources]
-        frames = [one.rows for one in read if one.rows is not None]
+        frames = [part.rows for part in read if part.rows is not None]
         few = len(frames) == len(read) and is_small(self.lake.settings, sum(frames))
         tune_for_batch_size(self.spark, few=few)
-        held = [one.data for one in read if are_here(one.data)]
+        held = [part.data for part in read if are_here(part.data)]
         if len(held) == len(read) and not scope_filter.leaves_open_rows and has_jvm(self.spark):
             return self._template([rows.schema for rows in held]).over(held), read
         inputs = {
-            name: few_of(source, in_spark(self.spark, one.data), self.table) if are_here(one.data) else one.data
-            for name, source, one in zip(self.table.inputs, sources, read, strict=True)
+            name: few_of(source, in_spark(self.spark, part.data), self.table) if are_here(part.data) else part.data
+            for name, source, part in zip(self.table.inputs, sources, read, strict=True)
         }
         rows = derive(self.table, inputs)
         if not scope_filter.leaves_open_rows:
@@ -444,7 +410,20 @@ class Refresher:
         return rows
 
 
+def _collected(scope_filter: ScopeFilter, derived: DataFrame, read: Sequence[_Input], bound: int) -> pa.Table | None:
+    """Collects at least the rows in the scopes; None if they are more than the bound."""
+    if all(part.rows is not None for part in read) and sum(part.rows or 0 for part in read) <= bound:
+        near = derived if all(part.is_near for part in read) else scope_filter.near(derived)
+        # A join of few rows can be more than a JVM holds; the limit costs a job, so it is for such alone.
+        joined = prod(max(part.rows or 0, 1) for part in read)
+        rows = collected(near if joined <= bound else near.limit(bound + 1))
+    else:
+        # What the inputs do not bound takes a join, and a limit, which costs a job.
+        rows = collected(scope_filter.exact(derived).limit(bound + 1))
+    return rows if are_here(rows) and len(rows) <= bound else None
+
+
 def _most_of_width(read: Sequence[_Input]) -> int:
     """Returns the number of rows, as wide as those of the inputs, that a process should hold."""
-    rows, size = sum(one.rows or 0 for one in read), sum(one.size for one in read if one.rows)
+    rows, size = sum(part.rows or 0 for part in read), sum(part.size for part in read if part.rows)
     return HELD_BYTES * rows // size if size else HELD_BYTES

@@ -131,6 +131,11 @@ def merged(scopes: Iterable[Scope]) -> list[Scope]:
     return sorted(result, key=lambda scope: repr(scope.values))
 
 
+def of_every_date(scopes: Iterable[Scope]) -> list[Scope]:
+    """Widens scopes to rows of every date."""
+    return merged(Scope(scope.values, None) for scope in scopes)
+
+
 def alike(scopes: Iterable[Scope]) -> list[list[Scope]]:
     """Groups scopes for separate refreshes: those with an interval, then the others by the columns that they fix.
 

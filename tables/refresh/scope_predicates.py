@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from twofold.infra.instants import Interval
-from twofold.infra.sql.names import DUCKDB, SPARK, Dialect
+from twofold.infra.duckdb_session import duckdb_utc, query
+from twofold.infra.instants import Interval, from_epoch_ms
+from twofold.infra.sql.names import DATAFUSION, DUCKDB, SPARK, Dialect
 from twofold.tables.algebra.expression_sql import column_of
 from twofold.tables.algebra.relations import Column, Expr
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.condition import Condition, written_by
 from twofold.tables.refresh.row_diff import matching, same_key
-from twofold.tables.refresh.scope import Scope, coalesce, merged
+from twofold.tables.refresh.scope import Scope, coalesce, merged, whole
 from twofold.tables.refresh.scope_expressions import is_total
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
@@ -103,9 +105,12 @@ class ScopeFilter:
 
         return F.coalesce(F.expr(self.closing("closed").sql(SPARK, _schema(rows))), F.lit(False))
 
-    def without_open(self, rows: DataFrame, live: DataFrame) -> DataFrame:
-        """Removes rows of keys with an open live row, since such keys belong to the stream."""
-        return matching(rows, live.where(~self.is_closed(live)), self.table.primary_key, "ANTI")
+    def exact_sides(self, derived: DataFrame, live: DataFrame) -> tuple[DataFrame, DataFrame]:
+        """Filters recomputed and live rows to those in the scopes; keys with an open live row belong to the stream."""
+        should = self.exact(derived)
+        if self.leaves_open_rows:
+            should = matching(should, live.where(~self.is_closed(live)), self.table.primary_key, "ANTI")
+        return should, self.exact(live)
 
     def exact_join(self, open_rows: str | None = None) -> str:
         """Writes DuckDB's clauses that keep the table's `rows`, live or recomputed, in `scopes`.
@@ -122,18 +127,31 @@ class ScopeFilter:
             clauses += f" AND NOT EXISTS (SELECT 1 FROM {DUCKDB.name(open_rows)} WHERE {same})"
         return clauses
 
-    def next_closings(self) -> str:
-        """Writes DuckDB's query for the number of each scope with open rows, and when the first one closes.
+    def next_closings(self, live: DeltaTable, should: pa.Table | None = None) -> dict[Scope, int]:
+        """Returns when the first open row of each scope closes, epoch milliseconds rounded down.
 
-        A time is in epoch milliseconds, rounded down.
+        Scopes without open rows are left out.
+
+        Args:
+            should: recomputed rows that count as the live ones do.
         """
+        if not self.leaves_open_rows or not any(scope.interval for scope in self.scopes):
+            return {}
+        columns = self.table.statistics
+        schema = pa.schema([self.schema.field(c) for c in columns])
+        scanned = live.scan(columns=columns, predicate=self.condition("open").sql(DATAFUSION, schema))
+        rows = [pa.RecordBatchReader.from_stream(scanned).cast(schema).read_all()]
+        rows += [] if should is None else [should.select(columns).cast(schema)]
         at = DUCKDB.name("rows", self.table.closes_at or "")
         is_open = self.closing("open").sql(DUCKDB, self.schema, "rows")
         match = self._match(DUCKDB, self._valued, self.table.event_time)
-        return (
-            f"SELECT _n, epoch_ms(min({at})::TIMESTAMPTZ) FROM rows JOIN scopes ON {match} "
-            f"WHERE {is_open} AND {at} IS NOT NULL GROUP BY _n"
+        closings = query(
+            f"SELECT _n AS n, epoch_ms(min({at})::TIMESTAMPTZ) AS closes_ms FROM rows JOIN scopes ON {match} "
+            f"WHERE {is_open} AND {at} IS NOT NULL GROUP BY _n",
+            scopes=self.own_scopes(),
+            rows=pa.concat_tables(rows),
         )
+        return {self.scopes[row["n"]]: row["closes_ms"] for row in closings.to_pylist()}
 
     def own_scopes(self) -> pa.Table:
         """Builds the relation of scopes that is joined with the table's rows."""
@@ -297,6 +315,26 @@ def _schema(frame: DataFrame) -> pa.Schema:
 def _columns_of(schema: pa.Schema, by: Mapping[int, Expr]) -> dict[int, pa.DataType | None]:
     """Returns the type of each column, by its number; None if the value is no column."""
     return {n: schema.field(one.name).type if isinstance(one, Column) else None for n, one in by.items()}
+
+
+def whole_rows(table: Table, live: DeltaTable, scopes: Sequence[Scope]) -> Sequence[Scope]:
+    """Widens the scopes to the whole live rows that they meet, if rows cover a time."""
+    starts_at, ends_at = table.event_time, table.ends_at
+    if not (starts_at and ends_at) or any(s.interval is None for s in scopes):
+        return scopes
+    by, start, end = list(map(DUCKDB.name, table.recompute_by)), DUCKDB.name(starts_at), DUCKDB.name(ends_at)
+    first = min((s.interval.start for s in scopes if s.interval), default=0)
+    last = max((s.interval.end for s in scopes if s.interval), default=0)
+    connection = duckdb_utc()
+    connection.register("live", live.scan())
+    met = f"FROM live WHERE {start} <= ? AND {end} >= ?"
+    times, of_any = [from_epoch_ms(last), from_epoch_ms(first)], tuple(... for _ in by)
+    start_ms, end_ms = f"epoch_ms({start}::TIMESTAMP)", f"epoch_ms({end}::TIMESTAMP)"
+    if all(s.values == of_any for s in scopes) and len(scopes) == 1:
+        [span] = connection.execute(f"SELECT min({start_ms}), max({end_ms}) {met}", times).fetchall()
+        return scopes if span[0] is None else whole(scopes, [(of_any, *span)])
+    spans = connection.execute(f"SELECT {', '.join([*by, ''])} {start_ms}, {end_ms} {met}", times).fetchall()
+    return whole(scopes, ((tuple(span[: len(by)]), span[-2], span[-1]) for span in spans))
 
 
 def with_held_values(scopes: Sequence[Scope], kinds: Sequence[Collection[pa.DataType]]) -> list[Scope]:

@@ -78,7 +78,7 @@ def delta_offset(table_id: str, version: int) -> Mapping[str, Any] | None:
     return {**offset, "index": -1, "isStartingVersion": False}
 
 
-class Position(NamedTuple):
+class FeedPosition(NamedTuple):
     """The position of a table that follows changes.
 
     Attributes:
@@ -235,11 +235,11 @@ class Checkpoint:
         return str(json.loads(metadata.read_text())["id"]) if metadata.exists() else ""
 
     @property
-    def position(self) -> Position | None:
+    def position(self) -> FeedPosition | None:
         """The position of a table that follows changes."""
-        return Position(*json.loads(self._position.read_text())) if self._position.exists() else None
+        return FeedPosition(*json.loads(self._position.read_text())) if self._position.exists() else None
 
-    def take(self, position: Position) -> None:
+    def take(self, position: FeedPosition) -> None:
         """Records that a table that follows changes has ended a micro-batch; the first gives the stream its id."""
         self.name_stream()
         write_atomically(self._position, json.dumps(position))

@@ -33,8 +33,8 @@ from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
 from twofold.streaming.rebuild.reingest import reingest
 from twofold.tables.refresh.open_platform import Platform
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.shadow_lake import shadow
-from twofold.tables.refresh.target import Target
 from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
@@ -245,9 +245,9 @@ def test_history_is_rewritten_once_and_in_the_ledger(rewrite: Rewrite, monkeypat
     world, cause = rewrite.world, rewrite.cause
     wrong = of_b(world)
     beside: dict[str, dict[str, Any]] = {}
-    publish = Target.publish
+    publish = PublishedTable.publish
 
-    def beside_a_stream(target: Target, changes_of: Any, **options: Any) -> Written:
+    def beside_a_stream(target: PublishedTable, changes_of: Any, **options: Any) -> Written:
         """Once the difference is known, a record of sensor `c` comes, and the stream writes its row."""
         name = target.name.partition(".")[2]
 
@@ -262,9 +262,9 @@ def test_history_is_rewritten_once_and_in_the_ledger(rewrite: Rewrite, monkeypat
 
         return publish(target, raced, **options)
 
-    monkeypatch.setattr(Target, "publish", beside_a_stream)
+    monkeypatch.setattr(PublishedTable, "publish", beside_a_stream)
     first = rewrite.run()
-    monkeypatch.setattr(Target, "publish", publish)
+    monkeypatch.setattr(PublishedTable, "publish", publish)
 
     assert of_b(world) == EXPECTED[cause]
     for name, added in beside.items():

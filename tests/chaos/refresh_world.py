@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -37,7 +37,7 @@ from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh import open_platform
 from twofold.tables.refresh.refresh import Refresher, _Input
-from twofold.tables.refresh.scope import Scope
+from twofold.tables.refresh.scope_predicates import ScopeFilter
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
 
 WINDOW_S, DELAY_S, PERIOD_S, GRAND_S = 100, 50, 200, 400
@@ -374,9 +374,9 @@ class Computed:
         return self.rows
 
 
-def derived(refresher: Refresher, scopes: Sequence[Scope]) -> tuple[Any, list[_Input]]:
+def derived(refresher: Refresher, wanted: ScopeFilter) -> tuple[Any, list[_Input]]:
     """As `Refresher._derived`, by DuckDB instead of the table's function."""
-    wanted, name = refresher._wanted(scopes), refresher.table.full_name
+    name = refresher.table.full_name
     [source] = refresher.registry.upstream(refresher.table)
     table = refresher.opened(source.full_name)
     files = prune_files(table, wanted.input_condition(source, [f.name for f in table.schema().fields]).bounds())

@@ -12,8 +12,8 @@ import twofold.batch.late_rows
 import twofold.batch.pinned_versions
 import twofold.streaming.maintain.change_driven
 import twofold.tables.refresh.derived_rows
+import twofold.tables.refresh.published_table
 import twofold.tables.refresh.refresh
-import twofold.tables.refresh.target
 from tests.fuzz.fuzz_cases import Case, Flight, Schedule, log_of
 from tests.fuzz.fuzz_check import begun, ended
 from twofold.infra.instants import Interval
@@ -53,12 +53,12 @@ def late_rows_that_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
 def retractions_that_are_lost(patch: pytest.MonkeyPatch) -> None:
     """Rows that should be gone are not told of."""
-    right = twofold.tables.refresh.target.difference
+    right = twofold.tables.refresh.published_table.difference
 
     def wrong(*arguments: Any, **named: Any) -> Rows:
         return of_kinds(right(*arguments, **named), ["insert", "update"])
 
-    patch.setattr(twofold.tables.refresh.target, "difference", wrong)
+    patch.setattr(twofold.tables.refresh.published_table, "difference", wrong)
 
 
 def repetitions_that_count(patch: pytest.MonkeyPatch) -> None:

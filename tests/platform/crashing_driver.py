@@ -148,7 +148,7 @@ def after_commits_of_tables(crash: Crash) -> None:
             crash.hold()
 
     crash.wrap(Writer, "upsert", after=lambda writer, written: hold(writer.name, written))
-    crash.wrap(Refresher, "publish", after=lambda refresher, written: hold(refresher.table.full_name, written))
+    crash.wrap(Refresher, "publish", after=lambda refresher, done: hold(refresher.table.full_name, done.written))
 
 
 Stage = Callable[[Crash], None]

@@ -20,7 +20,7 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.status import fold
 from twofold.status.fold import Facts
-from twofold.status.store import Head, Store
+from twofold.status.store import Store, TableVersion
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.events.record_decoder import events_schema
@@ -53,10 +53,10 @@ def both(late: int) -> dict[str, int]:
     return {"plant.hours": late, "plant.kept": late}
 
 
-def known(lake: Lake, registry: Registry) -> dict[str, Head]:
+def known(lake: Lake, registry: Registry) -> dict[str, TableVersion]:
     facts = Facts(lake)
     facts.late(registry)
-    return facts.heads
+    return facts.table_versions
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_new_late_records_are_counted_from_their_commits_alone(
 def test_records_that_a_rewrite_removed_are_no_longer_late(
     lake: Lake, registry: Registry, no_table_is_read: None
 ) -> None:
-    before = {READINGS: Head(1, lake.commit_digest(READINGS, 1), {"late": {str(HOUR_MS): 1}})}
+    before = {READINGS: TableVersion(1, lake.commit_digest(READINGS, 1), {"late": {str(HOUR_MS): 1}})}
     lake.open(READINGS).delete(f'"{OFFSET}" = 3')
     assert Facts(lake, before).late(registry) == both(0)
 
@@ -103,7 +103,7 @@ def test_what_does_not_follow_from_the_commits_is_counted_in_the_table(
     lake: Lake, registry: Registry, reason: str
 ) -> None:
     digest, delay = lake.commit_digest(READINGS, 1), HOUR_MS + (reason == "another delay")
-    before = {READINGS: Head(1, "other" if reason == "another history" else digest, {"late": {str(delay): 70}})}
+    before = {READINGS: TableVersion(1, "other" if reason == "another history" else digest, {"late": {str(delay): 70}})}
     come(lake, registry, 2, late=[HOUR_MS], offsets=[4])
     if reason == "restored":
         lake.open(READINGS).restore(1)
@@ -113,9 +113,9 @@ def test_what_does_not_follow_from_the_commits_is_counted_in_the_table(
 def test_facts_of_an_earlier_version_are_read_again_and_others_are_not(lake: Lake, registry: Registry) -> None:
     first = Facts(lake)
     assert (first.version(READINGS), first.rows(READINGS)) == (1, 4)
-    planted = {READINGS: Head(1, lake.commit_digest(READINGS, 1), {"rows": 99})}
+    planted = {READINGS: TableVersion(1, lake.commit_digest(READINGS, 1), {"rows": 99})}
     assert Facts(lake, planted).rows(READINGS) == 99, "it has not moved"
-    assert Facts(lake, {READINGS: Head(1, "another table", {"rows": 99})}).rows(READINGS) == 4
+    assert Facts(lake, {READINGS: TableVersion(1, "another table", {"rows": 99})}).rows(READINGS) == 4
     come(lake, registry, 2, late=[0], offsets=[4])
     assert first.rows(READINGS) == 4, "one version for all that is asked of one object"
     assert Facts(lake, planted).rows(READINGS) == 5
@@ -152,8 +152,8 @@ def test_times_and_audits_come_back_from_the_store_as_they_were(settings: Settin
     times, days, audits = read(fresh)
     assert (times, days) == ((at, at), (at.date(), at.date()))
     assert audits["plant.hours"].unexplained == 3
-    assert Store(settings).save(fresh.heads)
-    assert read(Facts(lake, Store(settings).heads())) == (times, days, audits)
+    assert Store(settings).save(fresh.table_versions)
+    assert read(Facts(lake, Store(settings).table_versions())) == (times, days, audits)
 
 
 def test_the_newest_certificate_of_a_topic_is_known_with_all_its_records(lake: Lake) -> None:
@@ -167,4 +167,4 @@ def test_the_newest_certificate_of_a_topic_is_known_with_all_its_records(lake: L
     facts = Facts(lake)
     [(name, found)] = facts.certificates().items()
     assert (name, found.version, found.records) == (READINGS, 9, 20)
-    assert Facts(lake, facts.heads).certificates() == facts.certificates()
+    assert Facts(lake, facts.table_versions).certificates() == facts.certificates()

@@ -63,9 +63,9 @@ def test_a_look_that_is_not_saved_leaves_the_store_as_it_is(settings: Settings, 
     assert observer.snapshot(save=False).tables[0].late == 1
     append(lake, topic.full_name, 2, events_schema(topic), **{LATE_BY_MS: [HOUR_MS], OFFSET: [1]})
     assert observer.snapshot(save=False).tables[0].late == 2
-    assert (Store(settings).heads(), Store(settings).latest("snapshot")) == ({}, None)
+    assert (Store(settings).table_versions(), Store(settings).latest("snapshot")) == ({}, None)
     observer.snapshot()
-    assert Store(settings).heads()[topic.full_name].version == 2
+    assert Store(settings).table_versions()[topic.full_name].version == 2
 
 
 def test_what_is_wrong_is_so_since_it_was_seen_first_until_it_was_not(settings: Settings, tmp_path: Path) -> None:

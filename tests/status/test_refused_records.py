@@ -67,10 +67,10 @@ def test_new_ones_are_added_and_only_they_are_read(lake: Lake, topic: Topic, mon
     whole = Facts(lake).refused(topic)
     assert whole == [refused(RULE, 2, 20), refused(UNREADABLE, 1, 11, GARBLED), refused(OTHER, 1, 30)]
     monkeypatch.setattr(fold, "select", None)
-    later = Facts(lake, facts.heads)
+    later = Facts(lake, facts.table_versions)
     assert sorted(later.refused(topic), key=str) == sorted(whole, key=str)
     monkeypatch.setattr(fold, "changed_rows", None)
-    assert Facts(lake, later.heads).refused(topic) == later.refused(topic), "it has not moved"
+    assert Facts(lake, later.table_versions).refused(topic) == later.refused(topic), "it has not moved"
 
 
 def test_those_that_have_left_are_not_counted(lake: Lake, topic: Topic) -> None:
@@ -79,7 +79,7 @@ def test_those_that_have_left_are_not_counted(lake: Lake, topic: Topic) -> None:
     facts.refused(topic)
     lake.open(NAME).delete(f"{OFFSET} = 11")
     refuse(lake, 2, [OTHER])
-    assert Facts(lake, facts.heads).refused(topic) == [refused(OTHER, 2, 20), refused(RULE, 1, 10)]
+    assert Facts(lake, facts.table_versions).refused(topic) == [refused(OTHER, 2, 20), refused(RULE, 1, 10)]
 
 
 def test_another_list_of_rules_counts_all_again(lake: Lake, topic: Topic, tmp_path: Path) -> None:
@@ -87,5 +87,5 @@ def test_another_list_of_rules_counts_all_again(lake: Lake, topic: Topic, tmp_pa
     facts = Facts(lake)
     facts.refused(topic)
     plain = plant(tmp_path / "plain").topics["plant.readings"]
-    assert Facts(lake, facts.heads).refused(plain) == [refused(UNREADABLE, 1, 10, RULE)]
+    assert Facts(lake, facts.table_versions).refused(plain) == [refused(UNREADABLE, 1, 10, RULE)]
     assert Writer(lake, NAME).done(CommitTag(app="test", version=1))

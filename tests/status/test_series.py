@@ -16,8 +16,8 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.status.fold import Facts
 from twofold.status.parts import series
-from twofold.status.parts.series import SPANS, Growth, Point, Span, class_of, merged
-from twofold.status.store import Head, Store
+from twofold.status.parts.series import SPANS, SeriesPoint, SeriesUpdate, Span, class_of, merged
+from twofold.status.store import Store, TableVersion
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from twofold.tables.refresh.events.lateness import BOUNDS_MS, lateness_counts
 from twofold.tables.refresh.events.record_decoder import events_schema
@@ -33,20 +33,20 @@ def commit(lake: Lake, number: int, rows: int, **info: Any) -> None:
     Writer(lake, HOURS).append(table, CommitTag(app="test", version=number, info=info))
 
 
-def points(lake: Lake, known: dict[str, Head] | None = None, name: str = HOURS) -> list[Point]:
-    growth = Facts(lake, known).growth(name, Point())
-    return [point for _, point in growth.commits] if growth else []
+def points(lake: Lake, known: dict[str, TableVersion] | None = None, name: str = HOURS) -> list[SeriesPoint]:
+    update = Facts(lake, known).series_update(name, SeriesPoint())
+    return [point for _, point in update.commits] if update else []
 
 
-def look(lake: Lake, store: Store, sample: Point | None = None) -> None:
+def look(lake: Lake, store: Store, sample: SeriesPoint | None = None) -> None:
     """Looks at the table and saves what is new."""
-    facts = Facts(lake, store.heads())
-    growth = facts.growth(HOURS, sample or Point(rows=facts.rows(HOURS)))
-    assert growth is not None
-    assert store.save(facts.heads, grown={HOURS: growth})
+    facts = Facts(lake, store.table_versions())
+    update = facts.series_update(HOURS, sample or SeriesPoint(rows=facts.rows(HOURS)))
+    assert update is not None
+    assert store.save(facts.table_versions, updates={HOURS: update})
 
 
-def total(store: Store, span: Span = SIX_HOURS) -> Point:
+def total(store: Store, span: Span = SIX_HOURS) -> SeriesPoint:
     return merged(point for _, point in store.series(HOURS, span, datetime.now(UTC)) if point)
 
 
@@ -57,8 +57,8 @@ def test_a_commit_says_who_changed_rows_and_how_fresh_they_were(lake: Lake) -> N
     commit(lake, 4, 1, cause="what no writer of ours says")
     [first, *rest] = points(lake)
     (logged,) = lake.commits(HOURS, 0, 1)
-    assert first == Point(written=3, freshness_s=logged.timestamp_ms / 1_000)
-    assert rest == [Point(written=2), Point(corrected=5)]
+    assert first == SeriesPoint(written=3, freshness_s=logged.timestamp_ms / 1_000)
+    assert rest == [SeriesPoint(written=2), SeriesPoint(corrected=5)]
 
 
 def test_each_commit_is_counted_once_however_often_it_is_looked_at(settings: Settings, lake: Lake) -> None:
@@ -79,27 +79,27 @@ def test_what_two_processes_look_at_together_is_counted_once(settings: Settings,
     commit(lake, 1, 3, cause="stream")
     look(lake, store)
     commit(lake, 2, 4, cause="stream")
-    slow = Facts(lake, store.heads())
-    growth = slow.growth(HOURS, Point(rows=7))
+    slow = Facts(lake, store.table_versions())
+    update = slow.series_update(HOURS, SeriesPoint(rows=7))
     look(lake, store)
-    assert growth is not None
-    store.save(slow.heads, grown={HOURS: growth})
+    assert update is not None
+    store.save(slow.table_versions, updates={HOURS: update})
     assert total(store).written == 7
 
 
 def test_looks_keep_the_newest_sample_and_the_greatest_lag(settings: Settings) -> None:
     store = Store(settings)
     for lag, ingested in ((3, 10), (9, 20), (0, 40)):
-        sample = Point(lag=lag, ingested=ingested)
-        store.save({HOURS: Head(1, "x")}, grown={HOURS: Growth(after=1, commits=[], sample=sample)})
+        sample = SeriesPoint(lag=lag, ingested=ingested)
+        store.save({HOURS: TableVersion(1, "x")}, updates={HOURS: SeriesUpdate(after=1, commits=[], sample=sample)})
     assert (total(store).lag, total(store).ingested) == (9, 40)
 
 
 def test_a_bucket_without_a_look_is_a_gap_and_old_ones_are_forgotten(settings: Settings) -> None:
     store, now = Store(settings), datetime.now(UTC)
     ago = {name: int((now - timedelta(hours=hours)).timestamp() * 1_000) for name, hours in (("a", 2), ("b", 30))}
-    commits = [(ago["b"], Point(written=1)), (ago["a"], Point(written=2))]
-    store.save({}, grown={HOURS: Growth(after=None, commits=commits, sample=Point(rows=5))})
+    commits = [(ago["b"], SeriesPoint(written=1)), (ago["a"], SeriesPoint(written=2))]
+    store.save({}, updates={HOURS: SeriesUpdate(after=None, commits=commits, sample=SeriesPoint(rows=5))})
     buckets = store.series(HOURS, SIX_HOURS, now)
     assert len(buckets) == SIX_HOURS.buckets
     assert {n for n, (_, point) in enumerate(buckets) if point} == {47, 71}
@@ -113,7 +113,7 @@ def test_only_the_newest_commits_of_a_long_log_are_read(lake: Lake, monkeypatch:
     for number in range(1, 5):
         commit(lake, number, number, cause="stream")
     assert [point.written for point in points(lake)] == [3, 4]
-    known = {HOURS: Head(1, lake.commit_digest(HOURS, 1))}
+    known = {HOURS: TableVersion(1, lake.commit_digest(HOURS, 1))}
     assert [point.written for point in points(lake, known)] == [3, 4]
 
 
@@ -129,7 +129,7 @@ def test_lateness_is_that_of_commits_or_of_the_rows_of_new_ones(lake: Lake, tmp_
     topic = plant(tmp_path / "declared").topics[READINGS]
     lake.ensure(READINGS, events_schema(topic), statistics=[LATE_BY_MS])
     come(lake, topic, 1, [5_000], cause="ingest")
-    known = {READINGS: Head(1, lake.commit_digest(READINGS, 1))}
+    known = {READINGS: TableVersion(1, lake.commit_digest(READINGS, 1))}
     come(lake, topic, 2, [5_000], cause="ingest", lateness={"0": 4, "1000": 1})
     come(lake, topic, 3, [-9, 999, 1_000, 7, None, 90_000_000], cause="ingest")
     come(lake, topic, 4, [7], cause="idle")

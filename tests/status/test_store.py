@@ -10,9 +10,9 @@ import pytest
 
 from twofold.infra.project.settings import Settings
 from twofold.status import store as store_module
-from twofold.status.store import Head, Store
+from twofold.status.store import Store, TableVersion
 
-HEADS = {"plant.hours": Head(3, "abc", {"rows": 7, "late": {"1000": 2}})}
+TABLE_VERSIONS = {"plant.hours": TableVersion(3, "abc", {"rows": 7, "late": {"1000": 2}})}
 
 
 @pytest.fixture
@@ -26,20 +26,20 @@ def file(settings: Settings) -> Path:
 
 
 def test_what_was_saved_last_is_known(store: Store) -> None:
-    assert (store.heads(), store.latest("snapshot")) == ({}, None)
-    assert store.save(HEADS, snapshot={"problems": ["ü"]})
-    assert store.heads() == HEADS
+    assert (store.table_versions(), store.latest("snapshot")) == ({}, None)
+    assert store.save(TABLE_VERSIONS, snapshot={"problems": ["ü"]})
+    assert store.table_versions() == TABLE_VERSIONS
     saved = store.latest("snapshot")
     assert saved is not None
     assert saved.value == {"problems": ["ü"]}
     assert store.save({}, catalog={}), "tables that are gone are forgotten, documents stay"
-    assert store.heads() == {}
+    assert store.table_versions() == {}
     assert store.latest("snapshot") == saved
 
 
 @pytest.mark.parametrize("damage", ["other bytes", "an empty file", "another format", "no table"])
 def test_a_file_that_cannot_be_used_is_empty_and_is_made_again(store: Store, file: Path, damage: str) -> None:
-    assert store.save(HEADS)
+    assert store.save(TABLE_VERSIONS)
     match damage:
         case "other bytes":
             file.write_bytes(b"\x00" * 5_000)
@@ -50,23 +50,23 @@ def test_a_file_that_cannot_be_used_is_empty_and_is_made_again(store: Store, fil
                 db.execute(f"PRAGMA user_version={store_module.FORMAT + 1}")
         case _:
             file.unlink()
-    assert store.heads() == {}
-    assert store.save(HEADS)
-    assert store.heads() == HEADS
+    assert store.table_versions() == {}
+    assert store.save(TABLE_VERSIONS)
+    assert store.table_versions() == TABLE_VERSIONS
 
 
 def test_a_second_writer_gives_way_and_a_reader_reads_what_was_there(store: Store, file: Path) -> None:
-    assert store.save(HEADS)
+    assert store.save(TABLE_VERSIONS)
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         other.execute("DELETE FROM heads")
         assert store.save({}) is False
-        assert store.heads() == HEADS
+        assert store.table_versions() == TABLE_VERSIONS
         other.execute("ROLLBACK")
     assert store.save({})
 
 
 def test_a_home_that_cannot_be_written_to_is_no_error(settings: Settings, store: Store) -> None:
     settings.home.write_text("no folder")
-    assert store.save(HEADS) is False
-    assert store.heads() == {}
+    assert store.save(TABLE_VERSIONS) is False
+    assert store.table_versions() == {}

@@ -16,7 +16,7 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import CaptureFailed
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.record_decoder import events_schema
-from twofold.tables.refresh.streaming_checkpoint import Checkpoint, Position
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, FeedPosition
 
 TOPIC = '''"""Changes."""
 from twofold import changes_of
@@ -55,7 +55,7 @@ def captured(lake: Lake, registry: Registry, name: str, number: int, since: int,
     rows += [{"cdc_op": "mark", "cdc_commit_lsn": lsn, "cdc_lsn": lsn, "cdc_at": at(n)} for lsn, n in marks.items()]
     events = pa.Table.from_pylist([{"_offset": 0, "cdc_snapshot": number, **row} for row in rows], events_schema(topic))
     write_deltalake(lake.uri(topic.full_name), events, mode="append")
-    Checkpoint.of_table(lake.settings, table).take(Position(0, [lake.version(topic.full_name) + 1]))
+    Checkpoint.of_table(lake.settings, table).take(FeedPosition(0, [lake.version(topic.full_name) + 1]))
 
 
 def through(lake: Lake, registry: Registry) -> int:
@@ -85,7 +85,7 @@ def test_a_mark_beyond_what_others_had_read_is_not_taken(lake: Lake, registry: R
     for name in ("people", "orders"):
         captured(lake, registry, name, 1, 10, {30: 2})
     lake.ensure(table.full_name, pa.schema([("id", pa.int64())]), statistics=[])
-    Checkpoint.of_table(lake.settings, table).take(Position(1, [lake.version(topic.full_name) + 1], 0))
+    Checkpoint.of_table(lake.settings, table).take(FeedPosition(1, [lake.version(topic.full_name) + 1], 0))
     assert through(lake, registry) == 30
     info = {"run": "backfill-1", "inputs": {topic.full_name: older}}
     Writer(lake, table.full_name).append(pa.table({"id": [1]}), CommitTag(app="refresh", version=1, info=info))

@@ -26,7 +26,7 @@ from twofold.batch.rewrite.backfill import recompute
 from twofold.infra.errors import BadArgument, PlanVoid, ProcessFailed, TwofoldError
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
-from twofold.tables.refresh.target import Target
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.testing.worlds import World
 
 pytestmark = pytest.mark.spark
@@ -207,7 +207,7 @@ def test_what_a_stream_has_seen_since_the_plan_is_in_the_rows_in_the_end(
     plan = backfill_of(world, "days")
     if is_cut:
         with monkeypatch.context() as cut:
-            cut.setattr(Target, "publish", killed)
+            cut.setattr(PublishedTable, "publish", killed)
             with pytest.raises(KeyboardInterrupt):
                 publish_plan(platform_of(world), plan.id, "grace")
     damage(world, 6.0)
@@ -275,7 +275,7 @@ def test_a_publication_that_was_cut_short_goes_on_past_a_changed_row(
 ) -> None:
     plan = backfill_of(world)
     with monkeypatch.context() as cut:
-        cut.setattr(Target, "publish", killed)
+        cut.setattr(PublishedTable, "publish", killed)
         with pytest.raises(KeyboardInterrupt):
             publish_plan(platform_of(world), plan.id, "grace")
     damage(world, 6.0)
@@ -294,7 +294,7 @@ def test_a_publication_that_was_cut_short_can_be_given_up(world: World, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as cut:
-        cut.setattr(Target, "publish", killed_later)
+        cut.setattr(PublishedTable, "publish", killed_later)
         with pytest.raises(KeyboardInterrupt):
             publish_plan(platform_of(world), plan.id, "grace")
     plans.save(replace(plans.find(plan.id), created_at=datetime(2026, 1, 1, tzinfo=UTC)))
@@ -336,23 +336,23 @@ def test_a_publication_that_was_cut_short_is_finished_by_the_next(
     damage(world, 6.0)
     world.maintain(["days"])
     plan = backfill_of(world)
-    publish: Callable[..., Any] = Target.publish
+    publish: Callable[..., Any] = PublishedTable.publish
     made: list[str] = []
 
-    def dying(target: Target, *args: Any, **options: Any) -> Any:
+    def dying(target: PublishedTable, *args: Any, **options: Any) -> Any:
         if len(made) == commits:
             raise TwofoldError("killed")
         made.append(target.name)
         return publish(target, *args, **options)
 
-    monkeypatch.setattr(Target, "publish", dying)
+    monkeypatch.setattr(PublishedTable, "publish", dying)
     if commits < 2:
         with pytest.raises(TwofoldError, match="killed"):
             publish_plan(platform_of(world), plan.id, "grace")
         assert Plans(world.settings).find(plan.id).state(datetime.now(UTC)) == "begun"
     else:
         publish_plan(platform_of(world), plan.id, "grace")
-    monkeypatch.setattr(Target, "publish", publish)
+    monkeypatch.setattr(PublishedTable, "publish", publish)
     first = publish_plan(platform_of(world), plan.id, "grace")
     assert [(o.table, o.changed, o.left) for o in first] == [("plant.hours", 1, 0), ("plant.days", 1, 0)]
     assert publish_plan(platform_of(world), plan.id, "heidi") == first

@@ -24,7 +24,7 @@ from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA
 from twofold.tables.refresh.open_platform import Platform
-from twofold.tables.refresh.target import Target
+from twofold.tables.refresh.published_table import PublishedTable
 from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
@@ -150,9 +150,9 @@ def test_a_redrive_that_was_killed_ends_what_it_began(
     world: World, now: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published: list[str] = []
-    publish: Callable[..., Any] = Target.publish
+    publish: Callable[..., Any] = PublishedTable.publish
 
-    def killed(target: Target, *args: Any, **options: Any) -> Any:
+    def killed(target: PublishedTable, *args: Any, **options: Any) -> Any:
         if target.lake.settings.home != world.settings.home:
             return publish(target, *args, **options)  # in the copy
         if published:
@@ -161,7 +161,7 @@ def test_a_redrive_that_was_killed_ends_what_it_began(
         return publish(target, *args, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Target, "publish", killed)
+        patched.setattr(PublishedTable, "publish", killed)
         with pytest.raises(KeyboardInterrupt):
             redrive(now)
     assert set(events(world)) & set(refused(world)) == {1, 3}

@@ -338,7 +338,7 @@ def killed_after(statements: int) -> Iterator[list[int]]:
             return super().execute(*values)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(webhook_queue.sqlite3, "connect", partial(sqlite3.connect, factory=Dying))
+        patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Dying))
         with suppress(Killed):
             yield ran
 

@@ -28,7 +28,7 @@ from twofold.batch.ledgers.run_result import Audited
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import plain, shown
-from twofold.page.known import Knowledge
+from twofold.page.platform_status import StatusCache
 from twofold.page.row_story import Story
 from twofold.page.server.app import application
 from twofold.status.snapshot import Snapshot
@@ -73,7 +73,7 @@ class Elements(HTMLParser):
 
 def client(settings: Settings, *, root: str = "") -> TestClient:
     """A browser of the page alone, or mounted in Airflow below this path."""
-    app = application(settings, lambda: None, airflow=bool(root), knowledge=Knowledge(settings, advance=False))
+    app = application(settings, lambda: None, airflow=bool(root), cache=StatusCache(settings, advance=False))
     return TestClient(app, follow_redirects=False, root_path=root)
 
 
@@ -426,10 +426,10 @@ import sys
 from pathlib import Path
 from fastapi.testclient import TestClient
 from twofold.infra.project.settings import Settings
-from twofold.page.known import Knowledge
+from twofold.page.platform_status import StatusCache
 from twofold.page.server.app import application
 settings = Settings(home=Path(sys.argv[1]))
-client = TestClient(application(settings, lambda: None, knowledge=Knowledge(settings, advance=False)))
+client = TestClient(application(settings, lambda: None, cache=StatusCache(settings, advance=False)))
 assert {{client.get(path).status_code for path in {PAGES!r}}} == {{200}}
 print(*sys.modules)
 """

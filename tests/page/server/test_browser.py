@@ -24,7 +24,7 @@ from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.ports import free_port
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import plain
-from twofold.page.known import Knowledge
+from twofold.page.platform_status import StatusCache
 from twofold.page.row_story import Story
 from twofold.page.server.app import application
 from twofold.page.server.standalone import signed_in
@@ -40,7 +40,7 @@ def address(settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> 
     kept(settings)
     corrected(lake, ["a", "b"], ["x", "y"])
     monkeypatch.setattr("twofold.page.views.row_page.ask", lambda *_: Story(plain(HISTORY)))
-    app = application(settings, signed_in(settings), knowledge=Knowledge(settings, advance=False))
+    app = application(settings, signed_in(settings), cache=StatusCache(settings, advance=False))
     with screenshots.served(app, settings.page_port) as address:
         yield address
 

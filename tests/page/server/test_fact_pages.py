@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from tests.page.server.test_app import page
 from tests.page.small_platform import BROKEN, DAYS, HOURS, READINGS, saved
 from twofold.infra.project.settings import Settings
-from twofold.status.parts.series import Growth, Point
+from twofold.status.parts.series import SeriesPoint, SeriesUpdate
 from twofold.status.store import Store
 
 
@@ -15,12 +15,16 @@ def test_what_changed_over_time_is_what_the_store_has(settings: Settings) -> Non
     now = saved(settings)
     at_ms = int(now.at.timestamp() * 1_000)
     hour_ago = at_ms - 3_600_000
-    table = [(hour_ago, Point(written=30, freshness_s=1.25, rows=900)), (at_ms, Point(written=6, corrected=2))]
+    table = [
+        (hour_ago, SeriesPoint(written=30, freshness_s=1.25, rows=900)),
+        (at_ms, SeriesPoint(written=6, corrected=2)),
+    ]
     lateness = {"0": 90, "1000": 5, "3600000": 4, "86400000": 1}
-    topic = [(hour_ago, Point(produced=1_000, ingested=400, lag=600, at_ms=hour_ago, lateness=lateness))]
-    Store(settings).save({}, grown={
-        HOURS: Growth(after=None, commits=table, sample=Point(rows=908)),
-        READINGS: Growth(after=None, commits=topic, sample=Point(produced=1_360, ingested=1_000, lag=360, at_ms=at_ms)),
+    topic = [(hour_ago, SeriesPoint(produced=1_000, ingested=400, lag=600, at_ms=hour_ago, lateness=lateness))]
+    now = SeriesPoint(produced=1_360, ingested=1_000, lag=360, at_ms=at_ms)
+    Store(settings).save({}, updates={
+        HOURS: SeriesUpdate(after=None, commits=table, sample=SeriesPoint(rows=908)),
+        READINGS: SeriesUpdate(after=None, commits=topic, sample=now),
     })  # fmt: skip
     then, this = clock(hour_ago), clock(at_ms)
     rows = page(settings, f"/tables/{HOURS}").rows

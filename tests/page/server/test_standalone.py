@@ -11,7 +11,7 @@ from tests.page.server.test_app import PAGES
 from tests.page.small_platform import saved
 from twofold.infra.airflow.airflow_processes import passwords
 from twofold.infra.project.settings import Settings
-from twofold.page.known import Knowledge
+from twofold.page.platform_status import StatusCache
 from twofold.page.server.app import application
 from twofold.page.server.standalone import address, signed_in
 
@@ -22,7 +22,7 @@ EVERY = (*PAGES, "/static/page.css", "/static/page.js", "/docs", "/openapi.json"
 def browser(settings: Settings) -> TestClient:
     settings = replace(settings, airflow_password="sesame", airflow_users="vera:viewer", page_port=18099)
     saved(settings)
-    app = application(settings, signed_in(settings), knowledge=Knowledge(settings, advance=False))
+    app = application(settings, signed_in(settings), cache=StatusCache(settings, advance=False))
     assert address(settings) == "http://127.0.0.1:18099/"
     return TestClient(app, base_url="http://127.0.0.1:18099", follow_redirects=False)
 

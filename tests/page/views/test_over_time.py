@@ -8,28 +8,28 @@ import pytest
 
 from tests.page.small_platform import HOURS, READINGS, saved
 from twofold.infra.project.settings import Settings
-from twofold.page.known import Knowledge, Known
+from twofold.page.platform_status import PlatformStatus, StatusCache
 from twofold.page.views.over_time import _fitted, _rates, catch_up_s, table_over_time
-from twofold.status.parts.series import SPANS, Growth, Point
+from twofold.status.parts.series import SPANS, SeriesPoint, SeriesUpdate
 from twofold.status.store import Store
 
 
 @pytest.fixture
-def known(settings: Settings) -> Known:
+def platform(settings: Settings) -> PlatformStatus:
     saved(settings)
-    found = Knowledge(settings, advance=False).newest()
+    found = StatusCache(settings, advance=False).newest()
     assert found is not None
     return found
 
 
-def looked(settings: Settings, known: Known, *looks: tuple[int, int, int]) -> None:
+def looked(settings: Settings, platform: PlatformStatus, *looks: tuple[int, int, int]) -> None:
     """Saves looks at a topic: minutes ago, the end of the log, the end of what was ingested."""
-    now_ms = int(known.now.at.timestamp() * 1_000)
+    now_ms = int(platform.now.at.timestamp() * 1_000)
     points = [
-        (now_ms - 60_000 * ago, Point(produced=produced, ingested=ingested, at_ms=now_ms - 60_000 * ago))
+        (now_ms - 60_000 * ago, SeriesPoint(produced=produced, ingested=ingested, at_ms=now_ms - 60_000 * ago))
         for ago, produced, ingested in looks
     ]
-    Store(settings).save({}, grown={READINGS: Growth(after=None, commits=points, sample=Point())})
+    Store(settings).save({}, updates={READINGS: SeriesUpdate(after=None, commits=points, sample=SeriesPoint())})
 
 
 @pytest.mark.parametrize(
@@ -44,32 +44,34 @@ def looked(settings: Settings, known: Known, *looks: tuple[int, int, int]) -> No
     ],
 )
 def test_a_topic_is_caught_up_when_what_waits_has_drained(
-    settings: Settings, known: Known, looks: Any, lag: int, seconds: float | None
+    settings: Settings, platform: PlatformStatus, looks: Any, lag: int, seconds: float | None
 ) -> None:
-    looked(settings, known, *looks)
-    assert catch_up_s(Store(settings), known, READINGS, lag) == seconds
+    looked(settings, platform, *looks)
+    assert catch_up_s(Store(settings), platform, READINGS, lag) == seconds
 
 
-def test_a_rate_is_of_two_looks_in_a_row_and_a_new_log_has_none_below_zero(settings: Settings, known: Known) -> None:
-    looked(settings, known, (25, 100, 100), (20, 400, 400), (10, 700, 700), (5, 100, 100))
-    buckets = Store(settings).series(READINGS, SPANS[0], known.now.at)
+def test_a_rate_is_of_two_looks_in_a_row_and_a_new_log_has_none_below_zero(
+    settings: Settings, platform: PlatformStatus
+) -> None:
+    looked(settings, platform, (25, 100, 100), (20, 400, 400), (10, 700, 700), (5, 100, 100))
+    buckets = Store(settings).series(READINGS, SPANS[0], platform.now.at)
     assert _rates(buckets, "produced")[-6:] == [None, 1.0, None, None, 0.0, None]
 
 
-def test_rows_stay_as_they_were_between_two_looks(settings: Settings, known: Known) -> None:
-    now_ms = int(known.now.at.timestamp() * 1_000)
-    points = [(now_ms - 900_000, Point(rows=5)), (now_ms, Point(rows=7))]
-    Store(settings).save({}, grown={HOURS: Growth(after=None, commits=points, sample=Point())})
-    [drawing] = table_over_time(Store(settings), known, HOURS, SPANS[0]).drawings
+def test_rows_stay_as_they_were_between_two_looks(settings: Settings, platform: PlatformStatus) -> None:
+    now_ms = int(platform.now.at.timestamp() * 1_000)
+    points = [(now_ms - 900_000, SeriesPoint(rows=5)), (now_ms, SeriesPoint(rows=7))]
+    Store(settings).save({}, updates={HOURS: SeriesUpdate(after=None, commits=points, sample=SeriesPoint())})
+    [drawing] = table_over_time(Store(settings), platform, HOURS, SPANS[0]).drawings
     assert str(drawing).count("<td>5</td>") == 3
     assert str(drawing).count("<td>7</td>") == 1
 
 
 @pytest.mark.parametrize(("minutes_ago", "drawn"), [([0], 12), ([100, 0], 21), ([355, 0], 72)])
 def test_the_time_before_the_platform_is_not_drawn(
-    settings: Settings, known: Known, minutes_ago: list[int], drawn: int
+    settings: Settings, platform: PlatformStatus, minutes_ago: list[int], drawn: int
 ) -> None:
-    now_ms = int(known.now.at.timestamp() * 1_000)
-    points = [(now_ms - 60_000 * ago, Point(rows=5)) for ago in minutes_ago]
-    Store(settings).save({}, grown={HOURS: Growth(after=None, commits=points, sample=Point())})
-    assert len(_fitted(Store(settings).series(HOURS, SPANS[0], known.now.at))) == drawn
+    now_ms = int(platform.now.at.timestamp() * 1_000)
+    points = [(now_ms - 60_000 * ago, SeriesPoint(rows=5)) for ago in minutes_ago]
+    Store(settings).save({}, updates={HOURS: SeriesUpdate(after=None, commits=points, sample=SeriesPoint())})
+    assert len(_fitted(Store(settings).series(HOURS, SPANS[0], platform.now.at))) == drawn

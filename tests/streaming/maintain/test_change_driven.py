@@ -14,7 +14,6 @@ import pytest
 
 from tests.plant import hour, plant, reading
 from tests.support.short_history import NOTHING
-from twofold.infra.delta.delta_writer import Written
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.trim import Trim
 from twofold.infra.errors import TwofoldError
@@ -28,7 +27,7 @@ from twofold.streaming.query.progress import read
 from twofold.streaming.query.step_shares import Shares
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.open_platform import Platform
-from twofold.tables.refresh.refresh import Refresher
+from twofold.tables.refresh.refresh import Refreshed, Refresher
 from twofold.tables.refresh.scope import Scope
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from twofold.testing.worlds import World
@@ -218,7 +217,7 @@ def test_a_change_of_most_of_hundreds_of_scopes_is_recomputed_as_one(
     asked: list[Sequence[Scope]] = []
     publish = Refresher.publish
 
-    def noted(self: Refresher, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
+    def noted(self: Refresher, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Refreshed:
         asked.append(scopes)
         return publish(self, scopes, info, check=check)
 

@@ -18,7 +18,7 @@ from twofold.batch.reconcile import reconcile_tables
 from twofold.infra.errors import BadArgument, DefinitionChanged
 from twofold.infra.instants import Interval, epoch_ms
 from twofold.infra.project.settings import Settings
-from twofold.streaming.maintain.stateful_query import Maintain
+from twofold.streaming.maintain.stateful_query import QueryDrivenStream
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.refresh import Refresher
 from twofold.tables.refresh.scope import everything
@@ -159,7 +159,7 @@ def test_a_micro_batch_of_the_old_code_does_not_commit_behind_its_end(
     before: World, changed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, asleep = replace(before, settings=changed.settings), list[tuple[Any, ...]]()
-    upsert = Maintain._upsert
+    upsert = QueryDrivenStream._upsert
 
     def fall_asleep(*micro_batch: Any) -> None:
         asleep.append(micro_batch)
@@ -167,7 +167,7 @@ def test_a_micro_batch_of_the_old_code_does_not_commit_behind_its_end(
 
     old.append({"readings": [reading("a", 12, 1), reading("b", 12, 1)]})
     with monkeypatch.context() as sleeping:
-        sleeping.setattr(Maintain, "_upsert", fall_asleep)
+        sleeping.setattr(QueryDrivenStream, "_upsert", fall_asleep)
         with pytest.raises(Exception, match="asleep"):
             old.maintain(["hours"])
     backfill(changed)

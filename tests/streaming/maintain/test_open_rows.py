@@ -11,10 +11,9 @@ import pytest
 
 from tests.plant import START, plant, reading
 from tests.tables.declared import TOPIC_FILE, edited
-from twofold.infra.delta.delta_writer import Written
 from twofold.infra.rows.sizes import COMPARED
-from twofold.streaming.maintain.stateful_query import Maintain
-from twofold.tables.refresh.refresh import Refresher
+from twofold.streaming.maintain.stateful_query import QueryDrivenStream
+from twofold.tables.refresh.refresh import Refreshed, Refresher
 from twofold.testing.worlds import World
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def test_a_scope_that_waits_is_recomputed_once_for_each_closing(
     world, recomputed = World(spark, settings, "plant", plant(tmp_path, days=DAYS)), []
     publish = Refresher.publish
 
-    def counted(self: Refresher, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
+    def counted(self: Refresher, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Refreshed:
         recomputed.append(scopes)
         return publish(self, scopes, info, check=check)
 
@@ -160,7 +159,7 @@ def test_a_text_that_says_join_or_session_hides_no_open_row(
 ) -> None:
     text = """readings.where("sensor NOT IN ('Join us', 'session_window')")"""
     world = World(spark, settings, "plant", plant(tmp_path, days=edited(DAYS, "readings.groupBy", f"{text}.groupBy")))
-    stream = Maintain(spark, world.lake, world.registry, world.registry.find_table("days"))
+    stream = QueryDrivenStream(spark, world.lake, world.registry, world.registry.find_table("days"))
     assert stream._derived_with_state()[1] == "update"
 
 

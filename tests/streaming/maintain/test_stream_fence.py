@@ -13,7 +13,7 @@ from tests.plant import hour, plant, reading
 from twofold.infra.delta.delta_writer import CommitTag, Writer, Written
 from twofold.infra.errors import WriteConflict
 from twofold.streaming.maintain.closed_row_guard import ClosedRowGuard
-from twofold.streaming.maintain.stateful_query import Maintain
+from twofold.streaming.maintain.stateful_query import QueryDrivenStream
 from twofold.streaming.maintain.stream_fence import StreamFence
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
@@ -76,7 +76,7 @@ def test_a_stream_that_slept_overwrites_no_row_of_another_home(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asleep: list[tuple[Any, ...]] = []
-    upsert = Maintain._upsert
+    upsert = QueryDrivenStream._upsert
 
     def fall_asleep(*micro_batch: Any) -> Written:
         asleep.append(micro_batch)
@@ -88,7 +88,7 @@ def test_a_stream_that_slept_overwrites_no_row_of_another_home(
     first.maintain(["hours"])
     first.append({"readings": [reading("a", 0.2, 2), reading("a", 2.1, 1)]})
     with monkeypatch.context() as sleeping:
-        sleeping.setattr(Maintain, "_upsert", fall_asleep)
+        sleeping.setattr(QueryDrivenStream, "_upsert", fall_asleep)
         with pytest.raises(Exception, match="asleep"):
             first.maintain(["hours"])
     second.append({"readings": [reading("a", 8, 1)]})

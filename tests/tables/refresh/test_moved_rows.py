@@ -10,8 +10,7 @@ import pyarrow as pa
 from tests.tables.declared import a_table
 from twofold.infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.tables.declare.registry import load
-from twofold.tables.refresh.refresh import Refresher
+from twofold.tables.refresh.published_table import PublishedTable
 
 SCHEMA = pa.schema([("sensor", pa.string()), ("n", pa.int64())])
 TABLE = a_table(primary_key=["sensor"], event_time=None, closes_at=None, depends_within=None)
@@ -28,8 +27,7 @@ def test_after_a_lost_race_only_files_that_can_hold_its_keys_are_read(lake: Lake
             Path(lake.uri(TABLE.full_name), commit.added[0].path).unlink()
     changes = pa.table({"sensor": ["c", "cc"], "n": [7, 8], CHANGE: ["insert"] * 2, BEFORE + "n": pa.nulls(2, "int64")})
 
-    refresher = Refresher(cast(Any, None), lake, load(), TABLE)
-    moved = refresher.moved(changes)
+    moved = PublishedTable.of_table(cast(Any, None), lake, TABLE).moved(changes)
 
     assert isinstance(moved, pa.Table)
     assert sorted((r["sensor"], r[CHANGE], r["n"], r[BEFORE + "n"]) for r in moved.to_pylist()) == [

@@ -133,7 +133,7 @@ class Plant:
         return Refresher(self.spark, self.lake, registry, table, **options)
 
     def publish(self, *scopes: Scope, check: bool = False, **options: Any) -> Written:
-        return self.refresher(**options).publish(list(scopes), {"cause": "late", "run": "r"}, check=check)
+        return self.refresher(**options).publish(list(scopes), {"cause": "late", "run": "r"}, check=check).written
 
     def stored(self) -> list[Row]:
         found = pa.table(self.lake.open(HOURS.full_name).scan()).to_pylist()
@@ -196,7 +196,7 @@ def test_what_another_order_of_addition_makes_of_a_sum_is_no_difference(plant: P
     assert [row[3] for row in plant.stored()][:2] == [0.6, 0.6000000000000001]
     assert plant.stored()[2][3] == pytest.approx(0.6)
     exact = bound_as(replace(HOURS, tolerances={"total": 0}), "hours")
-    assert plant.refresher(exact).publish(everything(HOURS), {}, check=True).updated == 1
+    assert plant.refresher(exact).publish(everything(HOURS), {}, check=True).written.updated == 1
 
 
 @whoever_compares
@@ -238,7 +238,7 @@ def test_a_key_whose_row_is_open_is_the_streams_until_that_has_closed(plant: Pla
 
     def publish(hours_later: float) -> Written:
         refresher = plant.refresher(table, closed_before_ms=epoch_ms(TEN + hours_later * HOUR))
-        return refresher.publish(everything(table), {}, check=True)
+        return refresher.publish(everything(table), {}, check=True).written
 
     assert publish(2.5).changed == 1
     assert plant.stored() == [("a", 2, 1, 1.0), ("b", 0, 1, 1.0), (None, 2, 1, 1.0)]
@@ -382,9 +382,9 @@ def test_a_copy_with_another_value_in_recompute_by_counts_in_every_scope(plant: 
     registry = Registry({TOPIC.full_name: topic}, {HOURS.full_name: HOURS})
     refresher = Refresher(plant.spark, plant.lake, registry, HOURS)
     for scopes in ([around("b", 0, 0)], [around("a", 0, 0)]):
-        assert refresher.publish(scopes, {"cause": "late"}, check=True).inserted == 1
+        assert refresher.publish(scopes, {"cause": "late"}, check=True).written.inserted == 1
     assert plant.stored() == [("a", 0, 1, 1.0), ("b", 0, 1, 2.0)]
-    assert refresher.publish(everything(HOURS), {"cause": "late"}, check=True) == Written()
+    assert refresher.publish(everything(HOURS), {"cause": "late"}, check=True).written == Written()
 
 
 def test_two_publications_at_once_end_in_the_right_rows(plant: Plant) -> None:
@@ -423,10 +423,10 @@ def test_a_row_that_moved_into_the_scopes_replaces_the_one_outside(plant: Plant)
     plant.read(("a", TEN + HOUR, 4.0), ("b", TEN + HOUR, 8.0))
     plant.live(("a", 0, 1, 1.0))
     refresher = plant.refresher(table)
-    written = refresher.publish([around("a", 1, 1), around("b", 1, 1)], {"cause": "late"}, check=False)
+    written = refresher.publish([around("a", 1, 1), around("b", 1, 1)], {"cause": "late"}, check=False).written
     assert (written.inserted, written.updated, written.deleted) == (1, 1, 0)
     assert plant.stored() == [("a", 1, 1, 4.0), ("b", 1, 1, 8.0)]
-    assert refresher.publish([around("a", 0, 1)], {"cause": "late"}, check=False) == Written()
+    assert refresher.publish([around("a", 0, 1)], {"cause": "late"}, check=False).written == Written()
 
 
 def test_a_function_that_returns_a_key_twice_is_refused(plant: Plant) -> None:

@@ -14,7 +14,7 @@ from twofold.infra.delta.lake import Lake
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.acceptance import REFRESH, STREAM
 from twofold.tables.refresh.rewound import next_versions
-from twofold.tables.refresh.streaming_checkpoint import Checkpoint, Position
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, FeedPosition
 
 TABLE, TOPIC = a_table(), a_topic()
 REGISTRY = Registry({TOPIC.full_name: TOPIC}, {TABLE.full_name: TABLE})
@@ -26,7 +26,7 @@ def checkpoint(lake: Lake) -> Checkpoint:
     lake.ensure(TABLE.full_name, pa.schema([("sensor", pa.string())]), statistics=[])
     checkpoint = Checkpoint.of_table(lake.settings, TABLE)
     commit(lake, {TOPIC.full_name: 3})
-    checkpoint.take(Position(5, [8], 1))
+    checkpoint.take(FeedPosition(5, [8], 1))
     return checkpoint
 
 
@@ -48,7 +48,7 @@ def test_a_stream_goes_back_to_what_another_writer_had_read(lake: Lake, checkpoi
     commit(lake, {TOPIC.full_name: 4}, run="backfill-1")
     commit(lake, {TOPIC.full_name: 6}, run="late-2")
     assert following(lake, checkpoint) == [5]
-    checkpoint.take(Position(6, [8], lake.version(TABLE.full_name)))
+    checkpoint.take(FeedPosition(6, [8], lake.version(TABLE.full_name)))
     assert following(lake, checkpoint) == [8]
 
 
@@ -75,5 +75,5 @@ def test_where_commits_are_gone_all_is_read_again(lake: Lake, checkpoint: Checkp
 def test_a_position_of_an_older_format_stays_where_it_is(lake: Lake, checkpoint: Checkpoint) -> None:
     commit(lake, {TOPIC.full_name: 4}, run="backfill-1")
     (checkpoint.path / "position").write_text("[5, [8]]")
-    assert checkpoint.position == Position(5, [8])
+    assert checkpoint.position == FeedPosition(5, [8])
     assert following(lake, checkpoint) == [8]

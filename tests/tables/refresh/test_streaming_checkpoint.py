@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.tables.declared import written
-from twofold.tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, Position, delta_offset
+from twofold.tables.refresh.streaming_checkpoint import Checkpoint, FeedPosition, MicroBatch, delta_offset
 
 DELTA_3 = """\
 v1
@@ -96,7 +96,7 @@ def test_a_checkpoint_is_whole_while_its_newest_files_are(checkpoint: Checkpoint
 def test_a_position_is_whole_while_it_can_be_read(tmp_path: Path) -> None:
     following = Checkpoint(tmp_path)
     assert not following.is_whole
-    following.take(Position(4, [12, 3]))
+    following.take(FeedPosition(4, [12, 3]))
     assert following.is_whole
     (tmp_path / "position").write_text("[4, [12")
     assert not following.is_whole
@@ -143,11 +143,11 @@ def test_a_note_that_is_cut_short_changes_nothing(tmp_path: Path, monkeypatch: p
         write(file, text[:1])
         raise KeyboardInterrupt
 
-    checkpoint.take(Position(0, [3]))
+    checkpoint.take(FeedPosition(0, [3]))
     checkpoint.note_definition("f00d")
     known = (checkpoint.stream, checkpoint.position, checkpoint.definition)
-    notes = (lambda: checkpoint.take(Position(1, [4])), lambda: checkpoint.note_definition("cafe"))
-    for note in (*notes, lambda: Checkpoint(tmp_path / "days").take(Position(0, [1]))):
+    notes = (lambda: checkpoint.take(FeedPosition(1, [4])), lambda: checkpoint.note_definition("cafe"))
+    for note in (*notes, lambda: Checkpoint(tmp_path / "days").take(FeedPosition(0, [1]))):
         with monkeypatch.context() as cut:
             cut.setattr(Path, "write_text", die)
             with pytest.raises(KeyboardInterrupt):

@@ -12,7 +12,7 @@ from tests.page.small_platform import CATALOG, saved, snapshot
 from twofold.infra.process.twofold_command import Answer
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import plain
-from twofold.page.known import Knowledge
+from twofold.page.platform_status import StatusCache
 from twofold.status import store
 
 
@@ -25,12 +25,12 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         ran.append(list(words))
         return Answer(0)
 
-    monkeypatch.setattr("twofold.page.known.run_command", run)
+    monkeypatch.setattr("twofold.page.platform_status.run_command", run)
     return ran
 
 
-def looked(knowledge: Knowledge) -> Any:
-    known = knowledge.newest()
+def looked(cache: StatusCache) -> Any:
+    known = cache.newest()
     for thread in threading.enumerate():
         if thread.name == "looks at the platform":
             thread.join()
@@ -38,14 +38,14 @@ def looked(knowledge: Knowledge) -> Any:
 
 
 def test_the_newest_snapshot_is_read_and_read_once(settings: Settings, commands: list[list[str]]) -> None:
-    knowledge = Knowledge(settings)
+    cache = StatusCache(settings)
     now = saved(settings)
-    known = looked(knowledge)
+    known = looked(cache)
     assert known.now.problems == now.problems
     assert plain(known.catalog) == plain(CATALOG)
-    assert looked(knowledge) is known
+    assert looked(cache) is known
     saved(settings, snapshot(at=now.at.replace(year=2013)))
-    newer = looked(knowledge)
+    newer = looked(cache)
     assert (newer.now.at.year, newer.is_stale, known.is_stale) == (2013, True, False)
     assert commands == [], "it is not 20 s old"
 
@@ -53,7 +53,7 @@ def test_the_newest_snapshot_is_read_and_read_once(settings: Settings, commands:
 def test_what_is_old_is_looked_at_again_by_one_command(
     settings: Settings, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert looked(Knowledge(settings)) is None
+    assert looked(StatusCache(settings)) is None
     assert commands == [["status", "--json"]]
     saved(settings)
     latest = store.Store(settings).latest("snapshot")
@@ -61,11 +61,11 @@ def test_what_is_old_is_looked_at_again_by_one_command(
     old = replace(latest, at=latest.at.replace(year=2013))
     catalog = store.Store(settings).latest("catalog")
     monkeypatch.setattr(store.Store, "latest", lambda _, what: old if what == "snapshot" else catalog)
-    knowledge = Knowledge(settings)
-    assert looked(knowledge) is not None
+    cache = StatusCache(settings)
+    assert looked(cache) is not None
     assert len(commands) == 2
-    assert looked(Knowledge(settings, advance=False)) is not None
+    assert looked(StatusCache(settings, advance=False)) is not None
     assert len(commands) == 2
-    with knowledge._running:
-        assert looked(knowledge) is not None
+    with cache._running:
+        assert looked(cache) is not None
     assert len(commands) == 2, "one at a time"

@@ -24,7 +24,7 @@ _log = logging.getLogger("twofold.page")
 
 
 @dataclass(frozen=True)
-class Known:
+class PlatformStatus:
     """The platform as it was last seen."""
 
     now: Snapshot
@@ -41,7 +41,7 @@ class Known:
         return self.age_s > STALE_S
 
 
-class Knowledge:
+class StatusCache:
     """Reads the store; while someone looks, has `twofold status` make it newer.
 
     Args:
@@ -50,10 +50,10 @@ class Knowledge:
 
     def __init__(self, settings: Settings, *, advance: bool = True) -> None:
         self._settings, self._store, self._advance = settings, Store(settings), advance
-        self._known: Known | None = None
+        self._platform: PlatformStatus | None = None
         self._running = threading.Lock()
 
-    def newest(self) -> Known | None:
+    def newest(self) -> PlatformStatus | None:
         """Returns what is known; None if no command has looked at the platform yet."""
         snapshot = self._store.latest("snapshot")
         if snapshot is None or (datetime.now(UTC) - snapshot.at).total_seconds() > ADVANCE_AFTER_S:
@@ -61,13 +61,13 @@ class Knowledge:
         catalog = self._store.latest("catalog")
         if snapshot is None or catalog is None:
             return None
-        known, at = self._known, datetime.fromisoformat(snapshot.value["at"])
-        if known is None or known.now.at != at:
+        platform, at = self._platform, datetime.fromisoformat(snapshot.value["at"])
+        if platform is None or platform.now.at != at:
             now, entries = restored(Snapshot, snapshot.value), restored(Mapping[str, Entry], catalog.value)
             now = replace(now, tables=[table for table in now.tables if table.name in entries])
             judge = Judge(now, entries)
-            self._known = known = Known(now, entries, judge, judge.lags())
-        return known
+            self._platform = platform = PlatformStatus(now, entries, judge, judge.lags())
+        return platform
 
     def _start_advance(self) -> None:
         if self._advance and self._running.acquire(blocking=False):

@@ -9,13 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from twofold.infra.delta.datafusion_sql import span
 from twofold.infra.delta.delta_writer import CHANGE, CommitTag, Writer, Written
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import QualityFailed, WriteConflict
-from twofold.infra.rows.rows import are_here, count, in_spark
+from twofold.infra.rows.rows import are_here, count, here, in_spark
 from twofold.infra.sql.names import DUCKDB
 from twofold.quality.rules import Rule
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from twofold.infra.rows.rows import Rows
 
     Changes: TypeAlias = Callable[[int], tuple[Rows, Mapping[str, object]]]
-    """How a target's rows differ now from what they should be, as `Target.difference` says it, and what its commit says
-    of itself, see `infra.delta.delta_writer.CommitTag`.
+    """How a table's rows differ now from what they should be, as `PublishedTable.difference` says it, and what its
+    commit says of itself, see `infra.delta.delta_writer.CommitTag`.
 
     It reads the target before what it is compared with, so that the latter can only be ahead: a row that a stream adds
     meanwhile is missing in both or in the target alone, and never looks superfluous. Its argument is 0 at first, and
@@ -45,7 +46,7 @@ _log = logging.getLogger("twofold.refresh")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class PublishedTable:
     """The table of a declaration, a topic's events, or its quarantine.
 
     Attributes:
@@ -71,7 +72,7 @@ class Target:
     file: str = ""
 
     @classmethod
-    def of_table(cls, spark: SparkSession, lake: Lake, table: Table) -> Target:
+    def of_table(cls, spark: SparkSession, lake: Lake, table: Table) -> PublishedTable:
         """Returns the target for a declared table."""
         return cls(
             spark=spark,
@@ -85,7 +86,7 @@ class Target:
         )
 
     @classmethod
-    def find(cls, spark: SparkSession, lake: Lake, registry: Registry, name: str) -> Target:
+    def find(cls, spark: SparkSession, lake: Lake, registry: Registry, name: str) -> PublishedTable:
         """Returns the target for a table, for a topic's events, or for its quarantine, by full name."""
         if name in registry.tables:
             return cls.of_table(spark, lake, registry.tables[name])
@@ -121,8 +122,8 @@ class Target:
         keys, newest = keys.select(list(self.key)), self.newest()
         schema = pa.schema(newest.schema())
         # Read as a stream, and only from files that can hold one of the keys: the table may not fit into memory.
-        found = newest.scan(columns=schema.names, predicate=span(keys, self.key))
-        rows = pa.RecordBatchReader.from_stream(found).cast(schema)
+        scanned = newest.scan(columns=schema.names, predicate=span(keys, self.key))
+        rows = pa.RecordBatchReader.from_stream(scanned).cast(schema)
         same = " AND ".join(f"rows.{c} IS NOT DISTINCT FROM keys.{c}" for c in map(DUCKDB.name, self.key))
         return query(f"SELECT rows.* FROM rows SEMI JOIN keys ON {same}", rows=rows, keys=keys).cast(schema)
 
@@ -133,6 +134,21 @@ class Target:
             live: rows of the target, or of those of its columns that `should` has too; if `should` is.
         """
         return difference(should, live, self.key, self.compared, self.approximate)
+
+    def moved(self, changes: Rows) -> Rows:
+        """Turns each insert that meets a row of its key into an update of that row.
+
+        Such a row stood outside of the scopes when it was computed last, and has moved into them since.
+        """
+        columns = self.columns()
+        if not are_here(changes):
+            inserts = changes.where(f"{CHANGE} = 'insert'").select(*columns)
+            others = changes.where(f"{CHANGE} <> 'insert'")
+            return others.unionByName(self.difference(inserts, self.rows_of(inserts)))
+        is_insert = pc.equal(changes[CHANGE], "insert")
+        inserts = changes.filter(is_insert).select(columns)
+        changed = self.difference(inserts, here(self.rows_of(inserts)).select(columns).cast(inserts.schema))
+        return pa.concat_tables([changes.filter(pc.invert(is_insert)), changed.select(changes.column_names)])
 
     def publish(self, changes_of: Changes, *, check: bool, as_shown: bool = False) -> Written:
         """Publishes the differences in one commit; makes none if there are none.
