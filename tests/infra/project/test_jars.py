@@ -122,7 +122,7 @@ def test_a_jar_of_an_earlier_lock_is_gone_after_the_next_resolve(
     monkeypatch.setattr(jars, "pinned", lambda: (ONE, TEST))
     monkeypatch.setattr(jars, "_resolve", resolve)
 
-    jars.ensure(settings, ["spark"])
+    jars.ensure(settings, ["spark", "broker"])
 
     assert sorted(path.name for path in settings.jars.glob("*/*.jar")) == ["one-1-test.jar", "one-1.jar"]
     assert jars.is_complete(settings, ["spark"])
@@ -145,7 +145,7 @@ def test_of_two_that_start_together_one_fetches_and_both_find_the_jars(
     monkeypatch.setattr(jars, "_resolve", resolve)
 
     with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(jars.ensure, settings) for _ in range(2)]:
+        for done in [pool.submit(jars.ensure, settings, ["spark", "broker"]) for _ in range(2)]:
             done.result()
 
     assert len(fetched) == 1
@@ -185,7 +185,7 @@ def test_the_jars_that_have_come_are_counted_while_others_come(tmp_path: Path, m
     monkeypatch.setattr(jars, "pinned", lambda: (ONE, TEST))
     monkeypatch.setattr(jars, "_resolve", fetch)
 
-    jars.ensure(settings, ["spark"], count=lambda *numbers: counted.append(numbers))
+    jars.ensure(settings, ["spark", "broker"], count=lambda *numbers: counted.append(numbers))
 
     assert list(dict.fromkeys(counted)) == [(0, 2), (1, 2), (2, 2)]
 
