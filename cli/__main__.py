@@ -36,6 +36,7 @@ from twofold.cli.writing import author, new_project, scaffold
 from twofold.infra import COMMAND
 from twofold.infra.errors import TwofoldError
 from twofold.infra.extras import missing_tool
+from twofold.infra.project.feature import features, resolve
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Run the platform": (
@@ -45,10 +46,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         platform_commands.down,
         platform_commands.status,
         platform_commands.doctor,
-        platform_commands.page,
         demo_command.demo,
         topic_commands.send,
-        topic_commands.work,
         traffic_command.traffic,
     ),
     "Look at the data": (
@@ -145,7 +144,8 @@ def _flowing(text: str) -> str:
 
 
 for _panel, _functions in COMMANDS.items():
-    for _function in _functions:
+    of_features = (resolve(name) for feature in features() for name in feature.commands.get(_panel, ()))
+    for _function in (*_functions, *of_features):
         app.command(rich_help_panel=_panel, help=_flowing(_function.__doc__ or ""))(_function)
 app.add_typer(outputs_commands.app, name="outputs", rich_help_panel="Run the platform")
 app.add_typer(keys_commands.app, name="keys", rich_help_panel="Persons")

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from twofold.cli.sql_query import Analyst
 from twofold.demo.traffic.sources import FOLLOWED
+from twofold.features.work_queue.work_queue import WorkQueue
+from twofold.features.work_queue.work_queue import count as state_of_queue
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.kafka.topic_admin import offsets
@@ -26,8 +28,6 @@ from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DUCKDB
 from twofold.outputs.next_step import next_step
 from twofold.outputs.targets.open_target import open_queue, open_sender
-from twofold.outputs.work.work_queue import WorkQueue
-from twofold.outputs.work.work_queue import count as state_of_queue
 from twofold.tables.declare.outputs.webhook_output import to_webhook
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
