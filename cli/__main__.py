@@ -27,10 +27,8 @@ from twofold.cli.commands import (
     run_commands,
     session_commands,
     topic_commands,
-    traffic_command,
 )
 from twofold.cli.console import INTERRUPTED, READER_GONE, OutputMode, err, print_error
-from twofold.cli.demo import demo_command
 from twofold.cli.people import keys_commands, people_commands
 from twofold.cli.writing import author, new_project, scaffold
 from twofold.infra import COMMAND
@@ -38,7 +36,7 @@ from twofold.infra.errors import TwofoldError
 from twofold.infra.extras import missing_tool
 from twofold.infra.project.feature import features, resolve
 
-COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+_OF_CORE: dict[str, tuple[Callable[..., None], ...]] = {
     "Run the platform": (
         platform_commands.setup,
         platform_commands.settings,
@@ -46,9 +44,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         platform_commands.down,
         platform_commands.status,
         platform_commands.doctor,
-        demo_command.demo,
         topic_commands.send,
-        traffic_command.traffic,
     ),
     "Look at the data": (
         inspect_commands.tables,
@@ -87,6 +83,12 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Persons": (people_commands.forget, people_commands.remember, people_commands.export),
     "Write a declaration": (new_project.init, author.check, author.try_),
 }
+
+COMMANDS = {
+    panel: (*functions, *(resolve(name) for feature in features() for name in feature.commands.get(panel, ())))
+    for panel, functions in _OF_CORE.items()
+}
+"""Panel of the help -> its commands."""
 
 
 class Commands(TyperGroup):
@@ -144,8 +146,7 @@ def _flowing(text: str) -> str:
 
 
 for _panel, _functions in COMMANDS.items():
-    of_features = (resolve(name) for feature in features() for name in feature.commands.get(_panel, ()))
-    for _function in (*_functions, *of_features):
+    for _function in _functions:
         app.command(rich_help_panel=_panel, help=_flowing(_function.__doc__ or ""))(_function)
 app.add_typer(outputs_commands.app, name="outputs", rich_help_panel="Run the platform")
 app.add_typer(keys_commands.app, name="keys", rich_help_panel="Persons")

@@ -86,7 +86,7 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
             parameters = len([name for name in own if name not in ("self", "cls")])
             if (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION:
                 long.append(f"{path}: {node.name} has more than {MOST_LINES_OF_A_FUNCTION} lines")
-            if parameters > MOST_PARAMETERS and path.parts[:2] != ("cli", "commands"):
+            if parameters > MOST_PARAMETERS and not path.stem.endswith(("_command", "_commands")):
                 long.append(f"{path}: {node.name} has {parameters} parameters")
     assert long == []
 
@@ -103,9 +103,9 @@ MOST_LINES_OF_A_PART = {
     "analysts": 850,
     "dags": 2_750,
     "testing": 750,
-    "cli": 7_450,
+    "cli": 5_900,
     "features": 2_450,
-    "demo": 3_950,
+    "demo": 5_500,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""
 
@@ -166,7 +166,7 @@ def test_outside_of_their_own_room_tests_import_only_commands_from_cli() -> None
         str(path): sorted(modules)
         for path in MODULES
         if path.parts[0] == "tests"
-        and path.parts[1] != "cli"
+        and path.parts[1] not in ("cli", "demo")
         and (modules := {m for m in _own_imports(path) if m.startswith("cli") and m != "cli.__main__"})
     }
     assert found == {}

@@ -27,9 +27,10 @@ class Feature:
 
 @cache
 def features() -> Sequence[Feature]:
-    """Loads the features that are there, by the names of their folders."""
-    names = sorted(file.parent.name for file in (PACKAGE / "features").glob("*/feature.py"))
-    return [import_module(f"twofold.features.{name}.feature").FEATURE for name in names]
+    """Loads the demo and the features that are there, by the names of their folders."""
+    files = sorted([*PACKAGE.glob("demo/feature.py"), *PACKAGE.glob("features/*/feature.py")])
+    names = [".".join(file.relative_to(PACKAGE).with_suffix("").parts) for file in files]
+    return [import_module(f"twofold.{name}").FEATURE for name in names]
 
 
 def resolve(name: Name) -> Any:

@@ -14,8 +14,8 @@ import typer
 from rich.panel import Panel
 
 from twofold.cli.console import make_table, out, step
-from twofold.cli.demo.live_view import LiveTraffic, feeding, moving
 from twofold.cli.parsing import parse_date
+from twofold.demo.run.live_view import LiveTraffic, feeding, moving
 from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, ProcessFailed, UnexplainedDifference, nearest
 from twofold.infra.extras import require_extra
@@ -23,8 +23,8 @@ from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import shown_duration
 
 if TYPE_CHECKING:
-    from twofold.cli.demo.demo_report import Account, TableAccount
-    from twofold.cli.demo.followers import Followed
+    from twofold.demo.run.demo_report import Account, TableAccount
+    from twofold.demo.run.followers import Followed
     from twofold.demo.traffic.sources import TrafficSource
     from twofold.status.observer import Observer
     from twofold.status.snapshot import Snapshot
@@ -61,7 +61,7 @@ def demo(
     Outside of a project that has DOMAIN, it writes one: the folder twofold-demo.
     """
     require_extra("demo")
-    from twofold.cli.demo.demo_project import enter_project
+    from twofold.demo.run.demo_project import enter_project
     from twofold.demo.traffic.sources import source_of
 
     source = source_of(domain)
@@ -86,7 +86,7 @@ def demo(
 
 def _chosen(steps: str) -> list[str]:
     """Returns the names of steps; refuses others."""
-    from twofold.cli.demo.mission import STEPS
+    from twofold.demo.run.mission import STEPS
 
     chosen = [] if steps == "none" else [name.strip() for name in steps.split(",")]
     if strange := [name for name in chosen if name not in STEPS]:
@@ -97,8 +97,8 @@ def _chosen(steps: str) -> list[str]:
 
 def _run(settings: Settings, domain: str, start: date, end: date, seconds: float, steps: Sequence[str]) -> Account:
     from twofold.cli.commands.platform_commands import print_addresses
-    from twofold.cli.demo.mission import run_steps
     from twofold.cli.platform_start import start_platform
+    from twofold.demo.run.mission import run_steps
     from twofold.demo.traffic.sources import DATABASES, FOLLOWED, MISSIONS, source_of
     from twofold.infra.postgres.postgres_server import wait_ready
 
@@ -124,7 +124,7 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
         run_steps(settings, domain, start, steps)
     out.rule("[bold]5[/] Prove it", align="left")
     with step("Compute every table from the source with DuckDB, compare row by row") as shown:
-        from twofold.cli.demo.demo_report import draw, record_proofs
+        from twofold.demo.run.demo_report import draw, record_proofs
         from twofold.infra.delta.lake import Lake
 
         account = draw(settings, registry, domain, unexplained, shown.count)
@@ -190,8 +190,8 @@ def _stream(
 
 def _copied(settings: Settings, domain: str) -> Callable[[], bool]:
     """Returns a function that checks whether each captured table has the rows of the database itself."""
-    from twofold.cli.demo.followers import not_forgotten
     from twofold.cli.sql_query import Analyst
+    from twofold.demo.run.followers import not_forgotten
     from twofold.demo.traffic.sources import DATABASES
     from twofold.infra.delta.lake import Lake
 
@@ -252,7 +252,7 @@ def _behind(now: Snapshot) -> str:
 
 def _correct(settings: Settings, domain: str) -> Mapping[str, int]:
     """Reconciles and recomputes every closed row, and checks the changes; returns unexplained differences by table."""
-    from twofold.cli.demo.dag_runs import run_after, run_dag, triggered_runs
+    from twofold.demo.run.dag_runs import run_after, run_dag, triggered_runs
 
     quality = f"{domain}.quality"
     earlier = triggered_runs(settings, quality)
@@ -268,7 +268,7 @@ def _correct(settings: Settings, domain: str) -> Mapping[str, int]:
 
 
 def _followers(settings: Settings, registry: Registry, domain: str) -> list[Followed]:
-    from twofold.cli.demo.followers import call_receiver, forget_person, hand_to_workers
+    from twofold.demo.run.followers import call_receiver, forget_person, hand_to_workers
     from twofold.demo.traffic.sources import FOLLOWED
 
     table, topic, of_persons, kind = FOLLOWED[domain]

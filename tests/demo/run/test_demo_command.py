@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from twofold.cli.demo.dag_runs import _doing
-from twofold.cli.demo.demo_command import has_caught_up, has_caught_up_with_topics, print_account
-from twofold.cli.demo.demo_report import Account, TableAccount, TopicAccount
-from twofold.cli.demo.live_view import LiveTraffic, moving
+from twofold.demo.run.dag_runs import _doing
+from twofold.demo.run.demo_command import has_caught_up, has_caught_up_with_topics, print_account
+from twofold.demo.run.demo_report import Account, TableAccount, TopicAccount
+from twofold.demo.run.live_view import LiveTraffic, moving
 from twofold.demo.traffic.producer import Progress
 from twofold.infra.airflow.airflow_api import TaskState
 from twofold.infra.project.settings import Settings

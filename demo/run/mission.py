@@ -37,7 +37,7 @@ def run_steps(settings: Settings, domain: str, day: date, chosen: Collection[str
 
 def _replay(settings: Settings, domain: str, mission: Mission, day: date) -> None:
     """Lets a day be as a faulty decoder reads it, and decodes it again, from the archive if that has it."""
-    from twofold.cli.demo.dag_runs import approved, run_dag
+    from twofold.demo.run.dag_runs import approved, run_dag
     from twofold.infra.kafka.topic_admin import offsets
 
     bounds = offsets(settings, [mission.topic])[mission.topic]

@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 
 from tests import ROOT
 from tests.cli.conftest import Cli
-from twofold.cli.demo.mission import STEPS, _edited, _misread
+from twofold.demo.run.mission import STEPS, _edited, _misread
 from twofold.demo.traffic.sources import MISSIONS, Mission
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed

@@ -9,7 +9,7 @@ import pytest
 
 from tests import ROOT
 from tests.infra.project.projects import in_project
-from twofold.cli.demo.demo_project import FOLDER, enter_project
+from twofold.demo.run.demo_project import FOLDER, enter_project
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.project import VARIABLE, project
 from twofold.infra.project.settings import Settings

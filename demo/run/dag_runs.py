@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twofold.cli.console import out, step
-from twofold.cli.demo.live_view import LINE
+from twofold.demo.run.live_view import LINE
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.project.settings import Settings
 from twofold.status.parts.unloaded_dags import why_unloaded

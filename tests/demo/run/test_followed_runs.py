@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from twofold.cli.demo import dag_runs
+from twofold.demo.run import dag_runs
 from twofold.infra.airflow.airflow_api import Client, TaskState
 
 
