@@ -22,7 +22,7 @@ from benchmarks.catch_up_time import caught_up
 from benchmarks.measuring.benchmark_platform import command, free_ports
 from benchmarks.measuring.figures import report, spread
 from tests import ROOT
-from twofold.cli.demo.dag_runs import run_after, run_dag, triggered_runs
+from twofold.demo.run.dag_runs import run_after, run_dag, triggered_runs
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.delta.lake import Lake
 from twofold.infra.process import supervisor, supervisord

@@ -27,17 +27,16 @@ from twofold.cli.commands import (
     run_commands,
     session_commands,
     topic_commands,
-    traffic_command,
 )
 from twofold.cli.console import INTERRUPTED, READER_GONE, OutputMode, err, print_error
-from twofold.cli.demo import demo_command
 from twofold.cli.people import keys_commands, people_commands
 from twofold.cli.writing import author, new_project, scaffold
 from twofold.infra import COMMAND
 from twofold.infra.errors import TwofoldError
 from twofold.infra.extras import missing_tool
+from twofold.infra.project.feature import features, resolve
 
-COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+_OF_CORE: dict[str, tuple[Callable[..., None], ...]] = {
     "Run the platform": (
         platform_commands.setup,
         platform_commands.settings,
@@ -45,11 +44,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         platform_commands.down,
         platform_commands.status,
         platform_commands.doctor,
-        platform_commands.page,
-        demo_command.demo,
         topic_commands.send,
-        topic_commands.work,
-        traffic_command.traffic,
     ),
     "Look at the data": (
         inspect_commands.tables,
@@ -88,6 +83,12 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Persons": (people_commands.forget, people_commands.remember, people_commands.export),
     "Write a declaration": (new_project.init, author.check, author.try_),
 }
+
+COMMANDS = {
+    panel: (*functions, *(resolve(name) for feature in features() for name in feature.commands.get(panel, ())))
+    for panel, functions in _OF_CORE.items()
+}
+"""Panel of the help -> its commands."""
 
 
 class Commands(TyperGroup):

@@ -16,11 +16,11 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from tests import ROOT
+from twofold.features.page.platform_status import StatusCache
+from twofold.features.page.server.app import application
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.ports import HOST, free_port
 from twofold.infra.project.settings import Settings
-from twofold.page.platform_status import StatusCache
-from twofold.page.server.app import application
 
 FOLDER = ROOT / "docs" / "pictures"
 PICTURES = {"table.png": ("/tables/flights.delays_by_hour", 1), "map.png": ("/map?word=flights.", 0)}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import ROOT
-from tests.test_rooms import MAY_IMPORT, files_of, imports_of
+from tests.test_rooms import imports_of, modules_in
 
 QUOTING = "infra/sql/"
 NOT_SQL = {
@@ -21,8 +21,8 @@ NOT_SQL = {
     "cli/writing/scaffold.py": "Python",
     "dags/dag_docs.py": "Markdown",
     "infra/text/stored_query.py": "a part of a stored query, in a message",
-    "page/charts.py": "attributes of SVG, which MarkupSafe escapes",
-    "page/life_chart.py": "attributes of SVG, which MarkupSafe escapes",
+    "features/page/charts.py": "attributes of SVG, which MarkupSafe escapes",
+    "features/page/life_chart.py": "attributes of SVG, which MarkupSafe escapes",
     "tables/algebra/plan_mistakes.py": "Python, in the hint of a refusal",
     "tables/algebra/reading/connect_plan.py": "the name of a relation, in a message",
     "tables/algebra/dependencies.py": "the name of a method, in a message",
@@ -116,8 +116,7 @@ def _is_quoted(before: str, after: str) -> bool:
 
 
 def _sources() -> Iterator[tuple[str, str]]:
-    paths = (path for room in MAY_IMPORT for path in files_of(ROOT / room, ".py"))
-    return ((str(path.relative_to(ROOT)), path.read_text("utf-8")) for path in paths)
+    return ((str(path.relative_to(ROOT)), path.read_text("utf-8")) for path in modules_in())
 
 
 def test_no_text_is_quoted_by_hand() -> None:

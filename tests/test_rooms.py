@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import ROOT
+from tests import ROOT, is_test
 
-MAY_IMPORT = {
+MAY_IMPORT: dict[str, set[str]] = {
     "infra": set(),
     "quality": {"infra"},
     "tables": {"infra", "quality"},
@@ -24,26 +24,13 @@ MAY_IMPORT = {
     "batch": {"infra", "quality", "tables", "outputs"},
     "intake": {"infra", "tables"},
     "status": {"infra", "quality", "tables", "streaming", "outputs", "batch"},
-    "page": {"infra", "status"},
     "analysts": {"infra", "quality", "tables"},
-    "dags": {"infra", "tables", "page"},
-    "demo": {"infra", "quality", "tables", "streaming", "outputs", "batch", "analysts"},
+    "dags": {"infra", "tables"},
     "testing": {"infra", "quality", "tables", "streaming", "batch"},
-    "cli": {
-        "infra",
-        "quality",
-        "tables",
-        "streaming",
-        "outputs",
-        "batch",
-        "intake",
-        "status",
-        "page",
-        "analysts",
-        "dags",
-        "demo",
-    },
 }
+MAY_IMPORT |= {"cli": set(MAY_IMPORT) - {"testing"}}
+MAY_IMPORT |= {"features": set(MAY_IMPORT)}
+MAY_IMPORT |= {"demo": set(MAY_IMPORT)}
 ORDER = (
     ("infra/sql",),
     ("infra",),
@@ -67,7 +54,7 @@ ORDER = (
     ("tables/refresh",),
     ("outputs", "analysts"),
     ("outputs/targets",),
-    ("outputs/follow", "outputs/work"),
+    ("outputs/follow",),
     ("streaming/query", "batch/ledgers", "batch/capture", "intake"),
     ("streaming/ingest", "streaming/maintain", "batch"),
     ("streaming", "batch/audit", "batch/people"),
@@ -75,17 +62,18 @@ ORDER = (
     ("batch/plan",),
     ("status/parts",),
     ("status",),
-    ("page",),
-    ("page/views",),
-    ("page/server",),
     ("dags/operators",),
-    ("dags", "demo", "demo/tables/DOMAIN", "demo/notebooks", "demo/tests"),
-    ("dags/plugins", "demo/traffic"),
-    ("demo/traffic/expected",),
+    ("dags",),
     ("cli",),
     ("cli/people", "cli/writing"),
     ("cli/commands",),
-    ("cli/demo",),
+    ("features", "features/page", "features/work_queue"),
+    ("features/page/views",),
+    ("features/page/server",),
+    ("demo", "demo/tables/DOMAIN", "demo/notebooks"),
+    ("demo/traffic",),
+    ("demo/traffic/expected",),
+    ("demo/run",),
 )
 """The folders of the rooms, lowest first: one imports only those before it, and none of the same line."""
 RANK = {folder: number for number, folders in enumerate(ORDER) for folder in folders}
@@ -126,14 +114,14 @@ def files_of(folder: Path, suffix: str = "") -> Iterator[Path]:
 def test_a_room_imports_only_the_rooms_below_it(room: str) -> None:
     found = {
         str(path.relative_to(ROOT)): wrong
-        for path in files_of(ROOT / room, ".py")
+        for path in modules_in(room)
         if (wrong := trespasses(room, path.read_text("utf-8")))
     }
     assert found == {}
 
 
 def test_a_folder_imports_only_the_folders_before_it() -> None:
-    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in _modules()}
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in modules_in()}
     upwards = [
         f"{'.'.join(path.relative_to(ROOT).parts)}:{line}: {target}"
         for name, path in modules.items()
@@ -146,7 +134,7 @@ def test_a_folder_imports_only_the_folders_before_it() -> None:
 
 def test_no_module_imports_itself_through_others() -> None:
     """Also where the import is in a function, or for types alone."""
-    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in _modules()}
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in modules_in()}
     imported = {
         name: {target for target, _ in _targets(path.read_text("utf-8"), modules) if target != name}
         for name, path in modules.items()
@@ -157,11 +145,12 @@ def test_no_module_imports_itself_through_others() -> None:
 
 
 def test_every_folder_has_a_place_in_the_order() -> None:
-    assert {_folder(path) for path in _modules()} == set(RANK)
+    assert {_folder(path) for path in modules_in()} == set(RANK)
 
 
-def _modules() -> Iterator[Path]:
-    return (path for room in MAY_IMPORT for path in files_of(ROOT / room, ".py"))
+def modules_in(*rooms: str) -> Iterator[Path]:
+    paths = (path for room in rooms or MAY_IMPORT for path in files_of(ROOT / room, ".py"))
+    return (path for path in paths if not is_test(path.relative_to(ROOT)))
 
 
 def _folder(path: Path) -> str:
@@ -193,16 +182,25 @@ def test_streaming_and_batch_know_nothing_of_each_other() -> None:
 
 def test_no_room_imports_the_outermost_rooms() -> None:
     users = {outer: [room for room, allowed in MAY_IMPORT.items() if outer in allowed] for outer in MAY_IMPORT}
-    assert users["cli"] == []
-    assert users["dags"] == users["demo"] == ["cli"]
-    assert users["status"] == ["page", "cli"]
-    assert users["page"] == ["dags", "cli"]
+    assert users["cli"] == ["features", "demo"]
+    assert users["dags"] == users["status"] == ["cli", "features", "demo"]
+    assert users["features"] == ["demo"]
+    assert users["demo"] == []
 
 
-def test_only_plugins_of_airflow_show_the_page() -> None:
-    files = {path.relative_to(ROOT): path.read_text("utf-8") for path in files_of(ROOT / "dags", ".py")}
-    showing = {file.parent for file, text in files.items() for name, _ in imports_of(text) if name.startswith("page.")}
-    assert showing == {Path("dags/plugins")}
+def test_a_feature_is_imported_by_its_face_and_not_by_the_core() -> None:
+    """Its face is what lies in its folder itself; the layers below are its own. The demo shows all of them."""
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in modules_in()}
+    found = []
+    for path in modules.values():
+        own = path.relative_to(ROOT)
+        for target, line in _targets(path.read_text("utf-8"), modules):
+            place = modules[target].relative_to(ROOT)
+            if place.parts[0] != "features" or own.parts[:2] == place.parts[:2] or own.parts[0] == "demo":
+                continue
+            if own.parts[0] != "features" or len(place.parts) > 3:
+                found.append(f"{own}:{line}: {target}")
+    assert found == []
 
 
 def test_an_import_for_types_alone_and_a_relative_one_count() -> None:

@@ -160,21 +160,6 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def page() -> None:
-    """Serve the page on this machine, without Airflow: what needs you, tables, topics; until it is interrupted.
-
-    It only reads, and asks for a user of Airflow and the password.
-    """
-    from twofold.infra.airflow.airflow_processes import shown_users
-    from twofold.infra.process.server_ports import own_ports
-    from twofold.page.server.standalone import PORT, address, serve
-
-    settings = Settings.from_environment()
-    with own_ports(settings, [PORT]) as own:
-        out.print(f"{address(own)}  [dim]{'; '.join(map(escape, shown_users(own, False)))}; stop it with Ctrl-C[/]")
-        serve(own)
-
-
 def print_addresses(
     settings: Settings, registry: Registry, *, without: Collection[str] = (), with_passwords: bool = False
 ) -> None:

@@ -192,11 +192,12 @@ def _storing_dags(settings: Settings) -> Iterator[Callable[[], dict[str, BadDecl
         err.print(f"[dim]The DAGs are not looked at. {escape(error.message)}[/]", soft_wrap=True)
         yield dict
         return
-    from twofold.infra.airflow.airflow_processes import DAGS, directory
+    from twofold.infra.airflow.airflow_processes import directory
 
-    places = {"AIRFLOW_HOME": str(directory(settings)), "AIRFLOW__CORE__PLUGINS_FOLDER": str(DAGS / "plugins")}
     command = [sys.executable, "-P", "-m", "twofold.dags.sound_dags"]
-    with subprocess.Popen(command, env={**os.environ, **places}, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, env={**os.environ, "AIRFLOW_HOME": str(directory(settings))}, stdout=subprocess.PIPE
+    ) as process:
 
         def unstorable() -> dict[str, BadDeclaration]:
             printed = process.communicate()[0].splitlines()

@@ -90,7 +90,6 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
     options = {
         "CORE__DAGS_FOLDER": dags,
         "DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(_bundles(dags)),
-        "CORE__PLUGINS_FOLDER": DAGS / "plugins",
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": 4,
         # A task that starts Spark takes all of these slots, so that two never run at once.

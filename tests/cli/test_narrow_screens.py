@@ -10,8 +10,8 @@ import pytest
 
 from tests.cli.conftest import Cli
 from twofold.cli.commands.platform_commands import print_status
-from twofold.cli.demo.demo_command import print_account
-from twofold.cli.demo.demo_report import Account, TableAccount, TopicAccount
+from twofold.demo.run.demo_command import print_account
+from twofold.demo.run.demo_report import Account, TableAccount, TopicAccount
 from twofold.infra.process.supervisor import ProcessState
 from twofold.status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
 from twofold.tables.declare.registry import Registry, load

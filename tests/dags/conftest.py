@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import ROOT
-
 
 @pytest.fixture(scope="session", autouse=True)
 def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -20,8 +18,6 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     patch.setenv("AIRFLOW_HOME", str(home))
     patch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
     patch.setenv("AIRFLOW__CORE__UNIT_TEST_MODE", "False")
-    # Where a module of tests imports Airflow, that was before this fixture.
-    patch.setattr("airflow.settings.PLUGINS_FOLDER", str(ROOT / "dags" / "plugins"))
     return home
 
 

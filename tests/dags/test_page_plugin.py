@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from tests.page.small_platform import saved
+from twofold.features.page.tests.small_platform import saved
 from twofold.infra.project.settings import Settings
 
 PATHS = (
@@ -25,18 +25,18 @@ def airflow(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """An API server with the page, and nothing else of Airflow's: no database, in which no session is revoked."""
     from airflow.api_fastapi.app import create_auth_manager, purge_cached_app
 
-    from twofold.dags.plugins import twofold_page
+    from twofold.features.page.server import airflow_plugin
 
     monkeypatch.setattr("airflow.models.revoked_token.RevokedToken.is_revoked", lambda *_, **__: False)
     saved(Settings(home=home))
-    twofold_page._application.cache_clear()
+    airflow_plugin._application.cache_clear()
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    [plugin] = twofold_page.TwofoldPage.fastapi_apps
+    [plugin] = airflow_plugin.TwofoldPage.fastapi_apps
     app.mount(plugin["url_prefix"], plugin["app"])
     manager = create_auth_manager()
     app.state.auth_manager = manager
     yield app, manager
-    twofold_page._application.cache_clear()
+    airflow_plugin._application.cache_clear()
     purge_cached_app()
 
 

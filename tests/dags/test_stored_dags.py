@@ -222,7 +222,6 @@ from twofold.dags import {module} as made
 print(sorted({{name.partition(".")[0] for name in vars(made) if "." in name}}))
 """
         environment = {**os.environ, "TWOFOLD_HOME": str(tmp_path), "AIRFLOW_HOME": str(tmp_path / "airflow")}
-        environment["AIRFLOW__CORE__PLUGINS_FOLDER"] = str(ROOT / "dags" / "plugins")
         ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
         assert expected.replace("plant", "shop") in ran.stdout + ran.stderr
         assert (ran.returncode == 0) == (module == "generate_dags")

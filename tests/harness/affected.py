@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests import ROOT
+from tests import ROOT, is_test
 
 LAWS = {"tests/docs/test_docstrings.py", "tests/test_places.py", "tests/test_rooms.py"}
 """They read every file, whoever imports it."""
+FIXTURES = "tests/fixtures.py"
 CHOSEN = pytest.StashKey[set[str]]()
 
 
 def affected(root: Path, files: Collection[str], changed: Collection[str]) -> set[str]:
-    """Returns the test files that import a changed file, with what they import and their `conftest.py`.
+    """Returns the test files that import a changed file, with what they import, their `conftest.py` and `FIXTURES`.
 
     A `conftest.py` that hands on fixtures of a helper matters to the tests that name one of them. A changed file that
     no test imports, or that is not of Python, selects all tests of its room; one that is in no room selects all tests.
@@ -30,13 +31,14 @@ def affected(root: Path, files: Collection[str], changed: Collection[str]) -> se
     modules = {module_of(file): file for file in files}
     texts = {file: (root / file).read_text("utf-8") for file in files}
     needs = {file: set(needed(ast.parse(text), modules)) for file, text in texts.items()}
-    handed = {file: handed_on(ast.parse(texts[file]), modules) for file in files if file.endswith("/conftest.py")}
+    handing = [file for file in files if file == FIXTURES or file.endswith("/conftest.py")]
+    handed = {file: handed_on(ast.parse(texts[file]), modules) for file in handing}
     for file, fixtures in handed.items():
         needs[file] -= set(fixtures.values())
-    tests = [file for file in files if file.startswith("tests/") and Path(file).name.startswith("test_")]
+    tests = [file for file in files if is_test(Path(file)) and Path(file).name.startswith("test_")]
     reached = {}
     for test in tests:
-        own = [str(folder / "conftest.py") for folder in Path(test).parents]
+        own = [FIXTURES, *(str(folder / "conftest.py") for folder in Path(test).parents)]
         words = set(re.findall(r"\w+", texts[test]))
         helpers = [helper for file in own for name, helper in handed.get(file, {}).items() if name in words]
         reached[test] = closure([test, *helpers, *(file for file in own if file in files)], needs)
@@ -96,7 +98,10 @@ def closure(starts: Iterable[str], needs: Mapping[str, set[str]]) -> set[str]:
 def tests_of_room(file: str, tests: Collection[str]) -> Iterable[str]:
     """All tests where no folder of tests has the name of the room; pages are of the room `docs`."""
     room = "docs" if file.endswith(".md") else file.partition("/")[0]
-    folder = f"{Path(file).parent}/" if room == "tests" else f"tests/{room}/"
+    if room == "features":
+        folder = f"{'/'.join(Path(file).parts[:2])}/tests/"
+    else:
+        folder = f"{Path(file).parent}/" if room == "tests" else f"tests/{room}/"
     return [test for test in tests if test.startswith(folder)] or tests
 
 
@@ -139,4 +144,4 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     chosen = config.stash.get(CHOSEN, None)
     if chosen is None or not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
         return None
-    return str(collection_path.relative_to(ROOT)) not in chosen or None
+    return str(collection_path.resolve().relative_to(ROOT)) not in chosen or None

@@ -45,6 +45,11 @@ def tiers_of(place: Path) -> set[str]:
     return {tier for file in files for marks in marks_of(file) for tier, has in TIERS.items() if has(marks)}
 
 
+def place_of(name: str) -> Path:
+    """The file of a name: those of features begin at the root, all others in the room of tests."""
+    return (ROOT if name.startswith("features/") else TESTS) / name
+
+
 def name_of(row: list[str]) -> str:
     return str(re.findall(r"[\w/.][\w/. ]*", row[0])[0])
 
@@ -66,12 +71,12 @@ def test_what_is_only_proved_has_its_claim_in_make_test(row: list[str]) -> None:
     moved, held = FILES.findall(row[0]), FILES.findall(row[2])
     assert moved
     assert held
-    assert [name for name in moved if "prove" not in tiers_of(TESTS / name)] == []
-    assert [name for name in held if "test" not in tiers_of(TESTS / name)] == []
+    assert [name for name in moved if "prove" not in tiers_of(place_of(name))] == []
+    assert [name for name in held if "test" not in tiers_of(place_of(name))] == []
 
 
 def test_every_file_with_tests_that_are_only_proved_is_listed() -> None:
-    files = sorted(TESTS.rglob("test_*.py"))
-    proved = {str(file.relative_to(TESTS)) for file in files if any("prove" in marks for marks in marks_of(file))}
+    files = [*TESTS.rglob("test_*.py"), *(ROOT / "features").rglob("test_*.py")]
+    proved = {file for file in files if any("prove" in marks for marks in marks_of(file))}
     assert len(proved) > 15
-    assert proved == {name for row in PROVED for name in FILES.findall(row[0])}
+    assert proved == {place_of(name) for row in PROVED for name in FILES.findall(row[0])}

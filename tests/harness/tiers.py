@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # By the name of their package: by that of the folder it would be loaded a second time.
+    config.args = [re.sub(r"^(?:\./)?(?=(?:demo|features)/)", "src/twofold/", argument) for argument in config.args]
     option = config.option
     this_run.tier, this_run.months = option.tier, option.months
     this_run.seed = option.seed or getattr(config, "workerinput", {}).get("seed") or random.randrange(1, 1_000_000)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from twofold.features.page.server.app import POLICY
 from twofold.infra.process.ports import HOST, free_port
 from twofold.infra.project.settings import Settings
-from twofold.page.server.app import POLICY
 from twofold.status.parts.framed_page import forbids_frames, frame_finding
 
 AT = "https://data.example.org/airflow"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.page.small_platform import (
+from twofold.features.page.tests.small_platform import (
     AUDIT,
     BROKEN,
     CATALOG,

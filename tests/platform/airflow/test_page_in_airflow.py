@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.page.chromium import Browser, chromium
 from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, REASON, RUN_TIMEOUT_S, twofold
 from tests.servers import wait_until
 from twofold.batch.plan.plan import Plans
+from twofold.features.page.tests.chromium import Browser, chromium
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.airflow.airflow_processes import passwords
 from twofold.infra.delta.lake import Lake

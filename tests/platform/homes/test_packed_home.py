@@ -67,7 +67,7 @@ def test_nothing_is_asked_about(home: Settings) -> None:
 def test_airflow_can_read_the_dags_that_it_has_stored(home: Settings) -> None:
     from airflow._shared.module_loading import qualname
 
-    from twofold.dags.plugins.twofold_timetables import TwofoldTimetables
+    from twofold.dags.timetable_plugin import TwofoldTimetables
 
     [file] = (home.home / "airflow").glob("*.db")
     with closing(sqlite3.connect(file)) as database:

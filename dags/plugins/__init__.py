@@ -1,1 +1,0 @@
-"""Plugins that Airflow loads."""

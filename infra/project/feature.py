@@ -1,0 +1,39 @@
+"""A capability as a value: what its folder brings to the rest, which imports none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from twofold.infra import PACKAGE
+
+Name: TypeAlias = str
+"""`module:attribute`, imported when it is used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """A capability, which the file `feature.py` of its folder names `FEATURE`.
+
+    Attributes:
+        commands: panel of the help -> functions of commands, in their order.
+    """
+
+    commands: Mapping[str, Sequence[Name]] = field(default_factory=dict)
+
+
+@cache
+def features() -> Sequence[Feature]:
+    """Loads the demo and the features that are there, by the names of their folders."""
+    files = sorted([*PACKAGE.glob("demo/feature.py"), *PACKAGE.glob("features/*/feature.py")])
+    names = [".".join(file.relative_to(PACKAGE).with_suffix("").parts) for file in files]
+    return [import_module(f"twofold.{name}").FEATURE for name in names]
+
+
+def resolve(name: Name) -> Any:
+    """Imports what a name stands for."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
