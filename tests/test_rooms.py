@@ -74,6 +74,7 @@ ORDER = (
     ("streaming/rebuild", "batch/rewrite", "testing"),
     ("batch/plan",),
     ("status/parts",),
+    ("status/symptoms",),
     ("status",),
     ("page",),
     ("page/views",),

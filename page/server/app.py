@@ -19,7 +19,6 @@ from twofold.page.rendering import FOLDER, render
 from twofold.page.views.lists import MOST, WEEK, counts_by_word, found, table_lines, topic_lines
 from twofold.page.views.proofs_page import proofs_page
 from twofold.page.views.table_page import MANY_CORRECTIONS, MOST_CORRECTIONS, WEEKS, TablePage, table_page
-from twofold.status.health import needs_of
 from twofold.status.late_cost import SIZES, late_corrections
 from twofold.status.parts.series import SPANS
 from twofold.status.store import Store
@@ -110,7 +109,7 @@ class _Pages:
         healths = [*(line.health for line in lines), *(line.health for line in topic_lines(platform))]
         week = late_corrections(self._lake, platform.now.at - WEEK, platform.now.at)
         return self._page(
-            request, "home.html", platform, needs=needs_of(platform.now), counts=counts_by_word(healths), words=WORDS,
+            request, "home.html", platform, counts=counts_by_word(healths), words=WORDS,
             lines=lines[:MOST], more=max(0, len(lines) - MOST), week=week, section="",
             waiting=[view for view in self._plans() if view.state in WAITING],
         )  # fmt: skip

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from twofold.page.platform_status import PlatformStatus
 from twofold.status.catalog import Entry
-from twofold.status.snapshot import TopicState
+from twofold.status.parts.snapshot import TopicState
 from twofold.status.table_health import WORDS, Health, Lag, Word
 
 MOST = 200
@@ -43,11 +43,11 @@ def table_lines(platform: PlatformStatus) -> list[TableLine]:
     """Returns all tables, the unhealthy and then the ones that lag most first."""
     lines = []
     for state in platform.now.tables:
-        query, entry = platform.judge.query(state.name), platform.catalog[state.name]
+        query, entry = platform.check.query(state.name), platform.catalog[state.name]
         lines.append(
             TableLine(
                 name=state.name,
-                health=platform.judge.health(state.name),
+                health=platform.check.health(state.name),
                 lag=platform.lags[state.name],
                 freshness_s=query.freshness_s if query else None,
                 rows=state.rows,
@@ -62,7 +62,7 @@ def table_lines(platform: PlatformStatus) -> list[TableLine]:
 def topic_lines(platform: PlatformStatus) -> list[TopicLine]:
     """Returns all topics, the unhealthy and then the ones with most waiting records first."""
     lines = [
-        TopicLine(state=state, entry=platform.catalog[state.name], health=platform.judge.health(state.name))
+        TopicLine(state=state, entry=platform.catalog[state.name], health=platform.check.health(state.name))
         for state in platform.now.topics
     ]
     return sorted(lines, key=lambda line: (WORDS.index(line.health.word), -(line.state.lag or 0), line.state.name))

@@ -63,7 +63,7 @@ def map_page(platform: PlatformStatus, links: Links, start: str, word: str) -> M
     names = _around(platform.catalog, start) if start in platform.catalog else list(platform.catalog)
     names = [name for name in names if word.lower() in name.lower()]
     nodes = {
-        name: Node(entry=platform.catalog[name], health=platform.judge.health(name), lag=platform.lags[name])
+        name: Node(entry=platform.catalog[name], health=platform.check.health(name), lag=platform.lags[name])
         for name in names
     }
     drawing = None

@@ -12,7 +12,7 @@ from twofold.infra.text.printable import shown_duration
 from twofold.page.platform_status import PlatformStatus
 from twofold.status.catalog import Entry
 from twofold.status.late_cost import Correction, LateCost, corrections_of, late_cost
-from twofold.status.snapshot import QueryState, TableState
+from twofold.status.parts.snapshot import QueryState, TableState
 from twofold.status.table_health import Health, Lag
 
 WEEKS = 5
@@ -58,8 +58,8 @@ def table_page(platform: PlatformStatus, lake: Lake, name: str) -> TablePage | N
     return TablePage(
         entry=entry,
         state=state,
-        query=platform.judge.query(name),
-        health=platform.judge.health(name),
+        query=platform.check.query(name),
+        health=platform.check.health(name),
         lag=platform.lags[name],
         cost=cost,
         corrections=corrections[::-1],
