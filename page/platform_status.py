@@ -16,7 +16,7 @@ from twofold.status.parts.snapshot import Snapshot
 from twofold.status.store import Store
 from twofold.status.symptoms.diagnosis import symptoms_of
 from twofold.status.symptoms.symptom import Symptom
-from twofold.status.table_health import HealthCheck, Lag
+from twofold.status.table_health import Health, healths_of
 
 STALE_S = 120.0
 """After so long what is known is shown as old."""
@@ -32,8 +32,7 @@ class PlatformStatus:
     now: Snapshot
     catalog: Mapping[str, Entry]
     symptoms: Sequence[Symptom]
-    check: HealthCheck
-    lags: Mapping[str, Lag]
+    healths: Mapping[str, Health]
 
     @property
     def age_s(self) -> float:
@@ -68,8 +67,8 @@ class StatusCache:
         if platform is None or platform.now.at != at:
             now, entries = restored(Snapshot, snapshot.value), restored(Mapping[str, Entry], catalog.value)
             now = replace(now, tables=[table for table in now.tables if table.name in entries])
-            check = HealthCheck(now, symptoms := symptoms_of(now), entries)
-            self._platform = platform = PlatformStatus(now, entries, symptoms, check, check.lags())
+            symptoms = symptoms_of(now)
+            self._platform = platform = PlatformStatus(now, entries, symptoms, healths_of(now, symptoms, entries))
         return platform
 
     def _start_advance(self) -> None:

@@ -17,18 +17,6 @@ WORDS: tuple[Word, ...] = (*SEVERITIES, "healthy")
 
 
 @dataclass(frozen=True)
-class Health:
-    """The health of a topic or table: the worst severity of its symptoms.
-
-    Attributes:
-        why: what is wrong, the worst first; of a healthy one what was looked at.
-    """
-
-    word: Word
-    why: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Lag:
     """How long the oldest change waits for a table.
 
@@ -47,65 +35,69 @@ class Lag:
         return (self.own_s or 0.0) + self.inherited_s
 
 
-class HealthCheck:
-    """The health and the lags of the topics and tables of one snapshot.
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """A topic or table with the worst severity of its symptoms.
+
+    Attributes:
+        state: None: it was declared after the last look.
+        query: the one that writes it; None if it never ran.
+        why: what is wrong, the worst first; if it is healthy, what was looked at.
+    """
+
+    entry: Entry
+    state: TopicState | TableState | None
+    query: QueryState | None
+    lag: Lag
+    word: Word
+    why: Sequence[str]
+
+
+def healths_of(now: Snapshot, symptoms: Sequence[Symptom], catalog: Mapping[str, Entry]) -> dict[str, Health]:
+    """Returns the health of each topic and table of the catalog, by full name.
 
     Args:
         symptoms: of the snapshot, the worst first.
     """
+    queries = {query.full_name: query for query in now.queries}
+    states: dict[str, TopicState | TableState] = {state.name: state for state in (*now.topics, *now.tables)}
+    healths: dict[str, Health] = {}
+    for name, entry in catalog.items():  # each after what it reads
+        domain = name.partition(".")[0]
+        writer = f"{domain}.{INGEST}" if entry.kind == "topic" else name
+        state, query = states.get(name), queries.get(writer)
+        subjects = {None, BROKER, *now.programs.get(domain, ()), writer, name}
+        word, why = _judgement(now, state, query, [symptom for symptom in symptoms if symptom.subject in subjects])
+        above = {source: healths[source].lag.total_s for source in entry.inputs if source in healths}
+        slowest = max(above, key=lambda source: above[source], default=None)
+        inherited_s = above[slowest] if slowest else 0.0
+        lag = Lag(_own_s(now, state, query), inherited_s, slowest if inherited_s else None)
+        why = [text.removeprefix(f"{name}: ") for text in why]
+        healths[name] = Health(entry=entry, state=state, query=query, lag=lag, word=word, why=why)
+    return healths
 
-    def __init__(self, now: Snapshot, symptoms: Sequence[Symptom], catalog: Mapping[str, Entry]) -> None:
-        self._now, self._symptoms, self._catalog = now, symptoms, catalog
-        self._queries = {query.full_name: query for query in now.queries}
-        states: list[TopicState | TableState] = [*now.topics, *now.tables]
-        self._states = {state.name: state for state in states}
 
-    def health(self, name: str) -> Health:
-        """Returns the health of a topic or table, by its full name; it is unknown if the snapshot does not have it."""
-        state = self._states.get(name)
-        if state is None:
-            return Health("unknown", ("it was declared after the last look",))
-        programs = self._now.programs.get(name.partition(".")[0], ())
-        subjects = {None, BROKER, *programs, self._query_name(name), name}
-        symptoms = [symptom for symptom in self._symptoms if symptom.subject in subjects]
-        if symptoms:
-            return Health(symptoms[0].severity, tuple(symptom.text.removeprefix(f"{name}: ") for symptom in symptoms))
-        if isinstance(state, TableState) and state.version is None:
-            return Health("unknown", ("it was not computed yet",))
-        return Health("healthy", self._well(state))
+def _judgement(
+    now: Snapshot, state: TopicState | TableState | None, query: QueryState | None, symptoms: Sequence[Symptom]
+) -> tuple[Word, list[str]]:
+    if state is None:
+        return "unknown", ["it was declared after the last look"]
+    if symptoms:
+        return symptoms[0].severity, [symptom.text for symptom in symptoms]
+    if isinstance(state, TableState) and state.version is None:
+        return "unknown", ["it was not computed yet"]
+    written = [f"written {shown_duration(query.idle_s(now.at))} before"] if query else []
+    if isinstance(state, TopicState):
+        return "healthy", [*written, "no record is lost"]
+    fresh = ["fresh"] if query and query.freshness_s is not None else []
+    return "healthy", [*written, *fresh, "audited, every row is explained" if state.audit else "no audit yet"]
 
-    def lags(self) -> dict[str, Lag]:
-        """Returns the lag of every topic and table, by full name."""
-        lags: dict[str, Lag] = {}
-        for name, entry in self._catalog.items():  # each after what it reads
-            above = {source: lags[source].total_s for source in entry.inputs if source in lags}
-            slowest = max(above, key=lambda source: above[source], default=None)
-            inherited_s = above[slowest] if slowest else 0.0
-            lags[name] = Lag(self._own_s(name), inherited_s, slowest if inherited_s else None)
-        return lags
 
-    def query(self, name: str) -> QueryState | None:
-        """Returns the query that writes a topic's events or a table; None if it never ran."""
-        return self._queries.get(self._query_name(name))
-
-    def _query_name(self, name: str) -> str:
-        is_topic = isinstance(self._states.get(name), TopicState)
-        return f"{name.partition('.')[0]}.{INGEST}" if is_topic else name
-
-    def _own_s(self, name: str) -> float | None:
-        query, state = self.query(name), self._states.get(name)
-        if isinstance(state, TopicState):
-            if not state.lag or query is None:
-                return None if state.lag is None else 0.0
-            return query.idle_s(self._now.at)
-        if query is None or query.behind is None:
-            return None
-        return (query.behind_s or 0.0) if query.behind else 0.0
-
-    def _well(self, state: TopicState | TableState) -> tuple[str, ...]:
-        query = self.query(state.name)
-        written = (f"written {shown_duration(query.idle_s(self._now.at))} before",) if query else ()
-        if isinstance(state, TopicState):
-            return (*written, "no record is lost")
-        fresh = ("fresh",) if query and query.freshness_s is not None else ()
-        return (*written, *fresh, "audited, every row is explained" if state.audit else "no audit yet")
+def _own_s(now: Snapshot, state: TopicState | TableState | None, query: QueryState | None) -> float | None:
+    if isinstance(state, TopicState):
+        if not state.lag or query is None:
+            return None if state.lag is None else 0.0
+        return query.idle_s(now.at)
+    if query is None or query.behind is None:
+        return None
+    return (query.behind_s or 0.0) if query.behind else 0.0

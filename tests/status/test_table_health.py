@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -23,21 +24,23 @@ from tests.page.small_platform import (
     topic,
 )
 from tests.status.troubled_platform import TROUBLED
+from twofold.status.catalog import Entry
 from twofold.status.parts.snapshot import Fault, Snapshot
 from twofold.status.symptoms.diagnosis import symptoms_of
-from twofold.status.table_health import Health, HealthCheck, Lag
+from twofold.status.table_health import Health, Lag, healths_of
 
 
-def check(now: Snapshot) -> HealthCheck:
-    return HealthCheck(now, symptoms_of(now), CATALOG)
+def healths(now: Snapshot, catalog: Mapping[str, Entry] = CATALOG) -> Mapping[str, Health]:
+    return healths_of(now, symptoms_of(now), catalog)
 
 
 def test_what_works_and_is_explained_is_healthy() -> None:
-    well = check(snapshot())
-    assert well.health(HOURS) == Health("healthy", ("written 2.0 s before", "fresh", "audited, every row is explained"))
-    assert well.health(READINGS) == Health("healthy", ("written 2.0 s before", "no record is lost"))
+    well = healths(snapshot())
+    why = {name: (well[name].word, well[name].why) for name in (HOURS, READINGS)}
+    assert why[HOURS] == ("healthy", ["written 2.0 s before", "fresh", "audited, every row is explained"])
+    assert why[READINGS] == ("healthy", ["written 2.0 s before", "no record is lost"])
     idle = [query("ingest", updated_at=NOW - timedelta(days=1)), query("hours", updated_at=NOW - timedelta(days=1))]
-    assert [check(snapshot(queries=idle)).health(name).word for name in (HOURS, READINGS)] == ["healthy"] * 2
+    assert [healths(snapshot(queries=idle))[name].word for name in (HOURS, READINGS)] == ["healthy"] * 2
 
 
 @pytest.mark.parametrize(
@@ -54,20 +57,21 @@ def test_what_works_and_is_explained_is_healthy() -> None:
     ],
 )
 def test_a_table_is_as_well_as_the_worst_of_its_symptoms(word: str, why: str, facts: dict[str, Any]) -> None:
-    found = check(snapshot(**facts)).health(HOURS)
+    found = healths(snapshot(**facts))[HOURS]
     assert found.word == word
     assert found.why[0].startswith(why)
 
 
 def test_all_topics_of_a_domain_are_as_well_as_what_ingests_them() -> None:
     other = "plant.other"
+    catalog = {**CATALOG, other: replace(CATALOG[READINGS], name=other)}
     for query_of_all, word in ((query("ingest", error="no broker"), "failed"), (query("hours", error="x"), "healthy")):
-        now = check(snapshot(topics=[topic(READINGS), topic(other)], queries=[query_of_all], gaps=[]))
-        assert [now.health(name).word for name in (READINGS, other)] == [word] * 2
+        now = snapshot(topics=[topic(READINGS), topic(other)], queries=[query_of_all], gaps=[])
+        assert [healths(now, catalog)[name].word for name in (READINGS, other)] == [word] * 2
 
 
 def test_what_is_wrong_with_another_is_none_of_its_symptoms() -> None:
-    words = {name: check(TROUBLED).health(name) for name in (READINGS, HOURS)}
+    words = healths(TROUBLED)
     assert words[HOURS].word == words[READINGS].word == "failed"
     assert [f"{why.split(' ')[0]} {len(words[HOURS].why)}" for why in words[HOURS].why] == [
         "audits 3", f"{HOURS} 3", "broker 3",
@@ -79,7 +83,7 @@ def test_a_lag_is_its_own_and_that_of_the_slowest_input() -> None:
         topics=[topic(READINGS, latest=80)],
         queries=[query("ingest"), query("hours", behind=3, behind_s=10.0), query("days", behind=0)],
     )
-    lags = check(now).lags()
+    lags = {name: health.lag for name, health in healths(now).items()}
     assert lags[READINGS] == Lag(2.0, 0.0, None), "20 records wait since the last micro-batch"
     assert lags[HOURS] == Lag(10.0, 2.0, READINGS)
     assert lags[DAYS] == Lag(0.0, 12.0, HOURS)
@@ -88,5 +92,4 @@ def test_a_lag_is_its_own_and_that_of_the_slowest_input() -> None:
 
 
 def test_nothing_waits_where_all_is_read() -> None:
-    lags = check(snapshot()).lags()
-    assert set(lags.values()) == {Lag(0.0, 0.0, None)}
+    assert {health.lag for health in healths(snapshot()).values()} == {Lag(0.0, 0.0, None)}
