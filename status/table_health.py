@@ -60,7 +60,8 @@ def healths_of(now: Snapshot, symptoms: Sequence[Symptom], catalog: Mapping[str,
         symptoms: of the snapshot, the worst first.
     """
     queries = {query.full_name: query for query in now.queries}
-    states: dict[str, TopicState | TableState] = {state.name: state for state in (*now.topics, *now.tables)}
+    seen: list[TopicState | TableState] = [*now.topics, *now.tables]
+    states = {state.name: state for state in seen}
     healths: dict[str, Health] = {}
     for name, entry in catalog.items():  # each after what it reads
         domain = name.partition(".")[0]

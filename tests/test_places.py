@@ -100,7 +100,7 @@ MOST_LINES_OF_A_PART = {
     "batch": 8_600,
     "intake": 950,
     "status": 2_650,
-    "page": 1_850,
+    "page": 1_800,
     "analysts": 850,
     "dags": 2_750,
     "testing": 750,
