@@ -300,6 +300,27 @@ def dags() -> str:
     return "\n".join(parts)
 
 
+def symptoms() -> str:
+    """Every kind of symptom: how bad it is, what it means, what to do."""
+    from twofold.status.symptoms.diagnosis import KINDS
+    from twofold.status.symptoms.symptom import SEVERITIES
+
+    names = {"twofold": "twofold", "subject": "NAME", "domain": "DOMAIN"}
+    rows = []
+    for kind in sorted(KINDS, key=lambda kind: (SEVERITIES.index(kind.severity), kind.name)):
+        remedy, command = kind.remedy.format(**names), f"`twofold {kind.command.format(**names)}`"
+        meaning = kind.meaning[0].upper() + kind.meaning[1:]
+        rows.append([f"`{kind.name}`", kind.severity, meaning, remedy, command, "yes" if kind.watched else ""])
+    head = ["symptom", "severity", "what is wrong", "what to do", "command", "fails `<domain>.stream`"]
+    return (
+        f"# Symptoms\n\n{GENERATED}`twofold status`, the [page](../how-to/look-at-the-page.md), `twofold doctor` and "
+        "the watch of each stream show the same symptoms of one snapshot. Each has a kind and a subject, and is the "
+        "same one as long as these are, whatever its numbers; `status --json` has them in `symptoms`. The worst "
+        "severity is the health of a topic or table. What to do may be said more exactly, in `twofold doctor`.\n\n"
+        f"{table(head, rows)}\n"
+    )
+
+
 def _params(dag: Any) -> int:
     return len(dag.params)
 
@@ -372,6 +393,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/settings.md": settings,
     "reference/ledgers.md": ledgers,
     "reference/dags.md": dags,
+    "reference/symptoms.md": symptoms,
     "reference/licences.md": lambda: f"# Licences\n\n{GENERATED}{licences()}",
     "adr/README.md": decisions,
 }

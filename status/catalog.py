@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from twofold.status.fold import Facts
-from twofold.status.health import FRESHNESS_S, fresh_within_s
 from twofold.tables.declare.analysis import whole_scopes
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
@@ -28,7 +27,6 @@ class Entry:
         strategy: how a stream maintains the table; empty for a topic.
         inputs, readers: full names of what it reads, and of the tables that read it.
         watermark_ms: how long the stream waits for late records, milliseconds; None: it closes no row.
-        fresh_within_s: rows are to be visible so long after the broker had them.
     """
 
     name: str
@@ -42,7 +40,6 @@ class Entry:
     inputs: Sequence[str] = ()
     owner: str | None = None
     watermark_ms: int | None = None
-    fresh_within_s: float = FRESHNESS_S
     outputs: Sequence[str] = ()
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
     untraced: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +82,6 @@ def entry_of(declared: Topic | Table, registry: Registry, facts: Facts, readers:
         inputs=inputs,
         owner=declared.owner,
         watermark_ms=declared.watermark_ms if declared.closes_at else None,
-        fresh_within_s=fresh_within_s(declared),
         lineage=resolved(declared.lineage),
         untraced=_untraced(declared, [column["name"] for column in common["columns"]]),
         influences=resolved(declared.influences),

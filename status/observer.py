@@ -1,4 +1,4 @@
-"""Takes snapshots of the platform; a part that does not answer is a problem, not an error."""
+"""Takes snapshots of the platform; a part that does not answer is a symptom, not an error."""
 
 from __future__ import annotations
 
@@ -11,29 +11,41 @@ from typing import TypeVar
 import pyarrow as pa
 
 from twofold.batch.ledgers.audit_history import LastAudit
-from twofold.infra import COMMAND
 from twofold.infra.delta.lake import QUARANTINE, Lake
-from twofold.infra.errors import BrokerUnreachable, TwofoldError
+from twofold.infra.errors import TwofoldError
 from twofold.infra.instants import epoch_ms, from_epoch_ms
 from twofold.infra.kafka.topic_admin import PartitionOffsets, offsets
 from twofold.infra.process import supervisor
 from twofold.infra.process.supervisor import ProcessState
+from twofold.infra.project.chosen_domains import driver_name
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import restored
+from twofold.infra.webhooks.webhook_secrets import require_secrets
 from twofold.status.catalog import catalog_of
 from twofold.status.fold import Facts
-from twofold.status.health import found_needs, needs_of, stream_health
-from twofold.status.parts.captures import capture_states
+from twofold.status.parts.captures import capture_states, require_topics_of_slots
+from twofold.status.parts.framed_page import require_frame
 from twofold.status.parts.outputs import output_reports
-from twofold.status.parts.plain_text import plain_text_problems
+from twofold.status.parts.plain_text import plain_text_records
 from twofold.status.parts.series import SeriesPoint, SeriesUpdate
-from twofold.status.parts.unloaded_dags import unloaded_dags
-from twofold.status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
+from twofold.status.parts.snapshot import (
+    BROKER,
+    FRESHNESS_S,
+    Fault,
+    PartitionState,
+    QueryState,
+    Snapshot,
+    TableState,
+    TopicState,
+)
+from twofold.status.parts.unloaded_dags import require_loaded
 from twofold.status.store import Store, TableVersion
+from twofold.status.symptoms.diagnosis import symptoms_of
 from twofold.streaming.ingest.broker_retention import Retention, retention
 from twofold.streaming.query.progress import Progress, read
 from twofold.streaming.watermarks import by_input, held_back_by
 from twofold.tables.declare.registry import Registry
+from twofold.tables.declare.sources.webhook_topic import webhook_topics
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.acceptance import live_unproved, refused
 from twofold.tables.refresh.events.ingested_offsets import ROWLESS
@@ -52,56 +64,55 @@ class Observer:
         self._lake, self._store = Lake(settings), Store(settings)
         self._seen: Mapping[str, TableVersion] = {}
 
-    def snapshot(self, *, with_retention: bool = False, save: bool = True) -> Snapshot:
-        """Reads everything; a part that does not answer is left out and named in `problems`.
+    def snapshot(self, *, thorough: bool = False, save: bool = True) -> Snapshot:
+        """Reads everything; a part that does not answer is left out and named in `faults`.
 
         Args:
-            with_retention: also how much time a failed stream has left, which needs more requests to the broker.
+            thorough: also what takes more requests: how much time a failed stream has left, slots of no topic, and what
+                a proxy lets through.
             save: whether to save it in the store, with the catalog; else only this process learns from it.
         """
         settings, registry, lake = self._settings, self._registry, self._lake
-        problems = [fault.message for fault in refused(lake, registry).values()]
-        progress = _tolerant(problems, "progress", lambda: declared_progress(settings, registry)) or []
+        faults: dict[str, Fault] = {}
+        progress = _tolerant(faults, "progress", lambda: declared_progress(settings, registry)) or []
         processes = supervisor.state(settings)
-        bounds = _tolerant(problems, "broker", lambda: _offsets(settings, registry, processes)) or {}
+        bounds = _tolerant(faults, "broker", lambda: _offsets(settings, registry, processes)) or {}
         # What is saved goes on from what is in the store, so that each commit is in its series once.
         facts = Facts(lake, self._store.table_versions() if save or not self._seen else self._seen)
         audits = facts.audits()
         at, lost = datetime.now(UTC), [gap for gap in gaps(lake) if gap.topic not in registry.elsewhere]
         ingested = {topic: ends for p in progress if p.query == "ingest" for topic, ends in p.offsets.items()}
         kept: Mapping[str, Retention] | None = None
-        if with_retention and bounds:
-            kept = _tolerant(problems, "retention", lambda: retention(settings, registry.topics, bounds, ingested, at))
-        captured = _tolerant(problems, "captures", lambda: capture_states(settings, registry)) if processes else []
-        tables = self._tables(problems, facts, audits)
-        topics = self._topics(problems, facts, bounds, ingested, kept or {})
-        outputs = _tolerant(problems, "outputs", lambda: output_reports(lake, registry, at)) or []
-        unloaded = _tolerant(problems, "Airflow", lambda: unloaded_dags(settings, registry, processes))
-        problems += [unloaded] if unloaded else []
-        problems += _tolerant(problems, "quarantine", lambda: plain_text_problems(lake, registry, at)) or []
-        problems += live_unproved(lake, registry).values()
-        problems += [
-            f"{name}: not all rows are known to be of the accepted code, see `{COMMAND} plan {name.split('.')[0]}`"
-            for name in (*registry.topics, *registry.tables)
-            if facts.is_of_other_code(name)
-        ]
+        if thorough and bounds:
+            kept = _tolerant(faults, "retention", lambda: retention(settings, registry.topics, bounds, ingested, at))
+        _tolerant(faults, "DAGs", lambda: require_loaded(settings, registry, processes))
+        schemes = {topic.full_name: topic.scheme for topic in webhook_topics(registry)}
+        _tolerant(faults, "webhooks", lambda: require_secrets(settings, schemes))
+        if thorough and processes:
+            _tolerant(faults, "page", lambda: require_frame(settings))
+            _tolerant(faults, "slots", lambda: require_topics_of_slots(settings, registry))
+        captured = _tolerant(faults, "captures", lambda: capture_states(settings, registry)) if processes else []
+        own_broker = [BROKER] if settings.supervises_broker else []
         now = Snapshot(
             at=at,
             processes=processes,
-            topics=topics,
+            topics=self._topics(faults, facts, bounds, ingested, kept or {}),
             queries=[_query(p, registry, lake, facts) for p in progress],
-            tables=tables,
-            problems=problems,
+            tables=self._tables(faults, facts, audits),
+            programs={name: [*own_broker, driver_name(name)] for name in registry.domains},
             gaps=lost,
             # The tables of a file with a fault are not removed.
             removed=registry.removed(lake.names()),
             captures=captured or [],
-            outputs=outputs,
+            outputs=_tolerant(faults, "outputs", lambda: output_reports(lake, registry, at)) or [],
+            refused={name: Fault.from_error(error) for name, error in refused(lake, registry).items()},
+            unproved=live_unproved(lake, registry),
+            of_other_code=[name for name in (*registry.topics, *registry.tables) if facts.is_of_other_code(name)],
+            plain_text=_tolerant(faults, "quarantine", lambda: plain_text_records(lake, registry, at)) or {},
             not_run=registry.not_run,
         )
-        updates = _tolerant(problems, "commits", lambda: _series_updates(now, facts)) if save else None
-        health = {domain: stream_health(now, domain, settings, registry) for domain in registry.domains}
-        now = replace(now, health=health, problems=[*problems, *(need.text for need in found_needs(now))])
+        updates = _tolerant(faults, "commits", lambda: _series_updates(now, facts)) if save else None
+        now = replace(now, faults=faults)
         now = replace(now, since=self._since(now))
         if save:
             catalog = catalog_of(registry, facts)
@@ -113,19 +124,20 @@ class Observer:
         """Returns when each thing that is wrong was seen first, since it was last seen to be right."""
         before = self._store.latest("since")
         known = restored(dict[str, datetime], before.value) if before else {}
-        return {need.symptom: known.get(need.symptom, now.at) for need in needs_of(now)}
+        keys = [f"{symptom.kind} {symptom.subject}" for symptom in symptoms_of(now)]
+        return {key: known.get(key, now.at) for key in keys}
 
     def _topics(
         self,
-        problems: list[str],
+        faults: dict[str, Fault],
         facts: Facts,
         bounds: Mapping[str, Mapping[int, PartitionOffsets]],
         ingested: Mapping[str, Mapping[int, int]],
         kept: Mapping[str, Retention],
     ) -> list[TopicState]:
         topics = self._registry.topics
-        reasons = _tolerant(problems, "quarantine", lambda: {n: facts.refused(t) for n, t in topics.items()}) or {}
-        certificates = _tolerant(problems, "certificates", facts.certificates) or {}
+        reasons = _tolerant(faults, "quarantine", lambda: {n: facts.refused(t) for n, t in topics.items()}) or {}
+        certificates = _tolerant(faults, "certificates", facts.certificates) or {}
         states = []
         for name, topic in topics.items():
             known, done, leaves = bounds.get(name, {}), ingested.get(name, {}), kept.get(name)
@@ -143,10 +155,10 @@ class Observer:
             )
         return states
 
-    def _tables(self, problems: list[str], facts: Facts, audits: Mapping[str, LastAudit]) -> list[TableState]:
+    def _tables(self, faults: dict[str, Fault], facts: Facts, audits: Mapping[str, LastAudit]) -> list[TableState]:
         registry = self._registry
-        late = _tolerant(problems, "late records", lambda: facts.late(registry)) or {}
-        corrections = _tolerant(problems, "corrections", facts.corrections) or {}
+        late = _tolerant(faults, "late records", lambda: facts.late(registry)) or {}
+        corrections = _tolerant(faults, "corrections", facts.corrections) or {}
         states = []
         for table in registry.in_order():
             oldest, newest = facts.bounds(table.full_name, table.event_time)
@@ -188,9 +200,8 @@ def declared_progress(settings: Settings, registry: Registry) -> list[Progress]:
 def _offsets(
     settings: Settings, registry: Registry, processes: Sequence[ProcessState]
 ) -> dict[str, dict[int, PartitionOffsets]]:
-    if settings.supervises_broker and not any(p.name == "broker" and p.pid for p in processes):
-        # Asking would only wait for an answer that cannot come.
-        raise BrokerUnreachable("The broker does not run.")
+    if settings.supervises_broker and not any(p.name == BROKER and p.pid for p in processes):
+        return {}  # asking would only wait for an answer that cannot come
     return offsets(settings, list(registry.topics))
 
 
@@ -231,6 +242,7 @@ def _query(progress: Progress, registry: Registry, lake: Lake, facts: Facts) -> 
         behind=behind,
         behind_s=behind_s,
         error=progress.error,
+        fresh_within_s=table.freshness_ms / 1_000 if table and table.freshness_ms is not None else FRESHNESS_S,
     )
 
 
@@ -258,9 +270,9 @@ def _waiting(lake: Lake, name: str, start: int, newest: int) -> tuple[int, int |
     return looked_from - start + len(waiting), min(waiting, default=None)
 
 
-def _tolerant(problems: list[str], part: str, read: Callable[[], T]) -> T | None:
+def _tolerant(faults: dict[str, Fault], part: str, read: Callable[[], T]) -> T | None:
     try:
         return read()
     except (TwofoldError, pa.ArrowException) as error:  # Arrow's: a file of a Delta table cannot be read
-        problems.append(f"{part}: {error.message if isinstance(error, TwofoldError) else error}")
+        faults[part] = Fault.from_error(error)
         return None

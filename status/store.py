@@ -17,7 +17,7 @@ from twofold.infra.sqlite_file import open_sqlite
 from twofold.infra.text.printable import document
 from twofold.status.parts.series import SPANS, SeriesPoint, SeriesUpdate, Span, merged
 
-FORMAT = 2
+FORMAT = 3
 """Of the file; one of another format is made again, since all of it can be read from the platform again."""
 _TABLES = """
 CREATE TABLE heads (name TEXT PRIMARY KEY, version INTEGER, digest TEXT, facts TEXT) WITHOUT ROWID;

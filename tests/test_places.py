@@ -31,7 +31,7 @@ NOT_PLAIN = re.compile(
     r"|is meant|are meant|of which|fares?|lies?|lay|stands?|stood)\b",
     re.IGNORECASE,
 )
-CLASSES_OF_NOTHING = {"Known", "Knowledge", "Head", "Growth", "Kept", "Found", "Maintain"}
+CLASSES_OF_NOTHING = {"Known", "Knowledge", "Head", "Growth", "Kept", "Found", "Maintain", "Judge", "Need"}
 NAMES_OF_NOTHING = {"told", "said", "named", "few", "many", "most", "of", "less"}
 
 

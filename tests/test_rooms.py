@@ -61,6 +61,7 @@ ORDER = (
     ("streaming/rebuild", "batch/rewrite", "testing"),
     ("batch/plan",),
     ("status/parts",),
+    ("status/symptoms",),
     ("status",),
     ("dags/operators",),
     ("dags",),

@@ -20,7 +20,8 @@ from twofold.infra.text.printable import NOTHING, shown_age, shown_bytes, shown_
 
 if TYPE_CHECKING:
     from twofold.infra.process.doctor import Finding
-    from twofold.status.snapshot import QueryState, Snapshot, TableState, TopicState
+    from twofold.status.parts.snapshot import QueryState, Snapshot, TableState, TopicState
+    from twofold.status.symptoms.symptom import Symptom
     from twofold.tables.declare.registry import Registry
 
 
@@ -110,15 +111,18 @@ def status(as_json: Json = False) -> None:
     Fails when records are lost and not acknowledged; with --json it only reports it, in `gaps`.
     """
     from twofold.status.observer import Observer
+    from twofold.status.symptoms.diagnosis import symptoms_of
     from twofold.tables.declare.registry import running
 
     settings = Settings.from_environment()
     registry = running(settings)
-    now = Observer(settings, registry).snapshot(with_retention=True)
+    now = Observer(settings, registry).snapshot(thorough=True)
     if as_json:
-        print_json(now)
+        print_json({**vars(now), "symptoms": symptoms_of(now)})
         return
     print_status(now)
+    for symptom in symptoms_of(now):
+        out.print(f"{_mark(symptom)} {escape(symptom.text)}[dim]: {escape(symptom.command)}[/]", soft_wrap=True)
     _print_not_run(registry)
     if now.open_gaps:
         topics = ", ".join(dict.fromkeys(gap.topic for gap in now.open_gaps))
@@ -129,34 +133,25 @@ def status(as_json: Json = False) -> None:
 
 
 def doctor(as_json: Json = False) -> None:
-    """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
+    """Check the machine, and say what is wrong with the platform, and what to do; exit code 1 when something is.
+
+    It is 0 when something is merely unknown, such as the state of a platform that is down.
+    """
     from twofold.cli.services import needed
-    from twofold.infra.delta.lake import Lake
     from twofold.infra.process.doctor import examine
-    from twofold.status.findings import declarations_finding, streams_finding, webhook_findings
-    from twofold.status.parts.captures import capture_findings
-    from twofold.status.parts.framed_page import frame_finding
-    from twofold.status.parts.outputs import outputs_finding
-    from twofold.status.parts.unloaded_dags import dags_finding
+    from twofold.status.observer import Observer
+    from twofold.status.symptoms.diagnosis import symptoms_of
     from twofold.tables.declare.registry import running
 
     settings = Settings.from_environment()
     registry = running(settings)
-    findings = [
-        *examine(settings, needed(settings, registry)),
-        declarations_finding(Lake(settings), registry),
-        streams_finding(settings, registry),
-        dags_finding(settings, registry),
-        *frame_finding(settings),
-        *capture_findings(settings, registry),
-        *webhook_findings(settings, registry),
-        *outputs_finding(settings, registry),
-    ]
+    findings = examine(settings, needed(settings, registry))
+    symptoms = symptoms_of(Observer(settings, registry).snapshot(thorough=True, save=False))
     if as_json:
-        print_json(findings)
+        print_json({"findings": findings, "symptoms": symptoms})
     else:
-        _print_findings(findings)
-    if any(not finding.ok for finding in findings):
+        _print_findings(findings, symptoms)
+    if any(not finding.ok for finding in findings) or any(symptom.severity != "unknown" for symptom in symptoms):
         raise typer.Exit(1)
 
 
@@ -240,10 +235,6 @@ def print_status(now: Snapshot) -> None:
     )
     for name in now.removed:
         out.print(f"[dim]{name} was removed: no file declares it, its rows stay.[/]")
-    for problem in now.problems:
-        out.print(f"[yellow]![/] {escape(problem)}")
-    if not now.processes:
-        out.print(f"[yellow]![/] The platform is down: {COMMAND} up starts it.")
 
 
 def _audited(table: TableState, now: datetime) -> str:
@@ -345,13 +336,16 @@ def _coloured(state: str) -> str:
     return f"[{colour}]{state.lower()}[/]"
 
 
-def _print_findings(findings: Sequence[Finding]) -> None:
+def _print_findings(findings: Sequence[Finding], symptoms: Sequence[Symptom]) -> None:
     rows = [
         ("[green]✓[/]" if f.ok else "[bold red]✗[/]", f.name, escape(f.found), escape(f.expected)) for f in findings
     ]
     out.print(make_table(None, ["", "what", "found", "expected"], rows))
-    for finding in findings:
-        if not finding.ok:
-            out.print(f"[bold red]✗[/] {escape(finding.name)}: {escape(finding.hint)}", soft_wrap=True)
-    if all(finding.ok for finding in findings):
-        out.print("Nothing is wrong.")
+    hints = [f"[bold red]✗[/] {escape(f.name)}: {escape(f.hint)}" for f in findings if not f.ok]
+    hints += [f"{_mark(each)} {escape(each.text)}\n  {escape(each.hint)}" for each in symptoms]
+    for hint in hints or ["Nothing is wrong."]:
+        out.print(hint, soft_wrap=True)
+
+
+def _mark(symptom: Symptom) -> str:
+    return {"failed": "[bold red]✗[/]", "degraded": "[yellow]![/]", "unknown": "[dim]?[/]"}[symptom.severity]

@@ -1,4 +1,4 @@
-"""Watches the stream of a domain: restarts its driver, fails if its health in `twofold status` is bad."""
+"""Watches the stream of a domain: restarts its driver, and fails for its symptoms in `twofold status`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 STREAM = "stream"
 """The cause that commits of a table's stream name."""
 RESTART_WAIT_S = 5
-HINTS = {
-    "failed": f"The other tables go on. `{COMMAND} status` shows them all.",
-    "lost": f"`{COMMAND} acknowledge` notes who knows of it, and ends this alarm.",
-    "captures": f"`{COMMAND} doctor` says what to do about each.",
-    "slow": "Give the driver more memory, or fewer records per second.",
-}
-"""Finding of a stream's health that no restart helps against -> what to do, the most urgent first."""
 
 
 def stream_events(status: Any, domain: str, before: Mapping[str, int]) -> dict[str, dict[str, Any]]:
@@ -75,23 +68,20 @@ class StreamOperator(CommandOperator):
         status: Any = self.run(["status", "--json"])
         if is_starting or is_held(settings.start_lock):
             raise AirflowSkipException(f"{COMMAND} up is at work and says itself what fails; the next run looks.")
-        health = self._health(status)
-        if health["missing"]:
-            raise _failure(f"{', '.join(health['missing'])}: not supervised.", f"Start the platform with {COMMAND} up.")
-        restarts = list(health["down"]) + [health["driver"]] * bool(health["stalled"])
+        if self.domain not in status["programs"]:
+            raise _failure(f"The stream of {self.domain} is not supervised.", f"Start it with {COMMAND} up.")
+        wrong = self._symptoms(status)
+        restarts = list(dict.fromkeys(symptom["restarts"] for symptom in wrong if symptom["restarts"]))
         if restarts:
             self._restart(settings, restarts)
             status = self.run(["status", "--json"])
-            if still := self._health(status)["down"]:
-                raise _failure(
-                    "; ".join(f"{name} was restarted and is {state}" for name, state in still.items()) + ".",
-                    f"See {settings.logs}.",
-                )
-        if health["stalled"]:
-            raise _failure(f"{'; '.join(health['stalled'])}. The driver was restarted.", f"See {settings.logs}.")
-        for kind, hint in HINTS.items():
-            if health[kind]:
-                raise _failure(f"{'; '.join(health[kind])}.", hint)
+            # A program that is back is well again; a stream that stalled may stall again.
+            stalled = [symptom for symptom in wrong if symptom["restarts"] not in ("", symptom["subject"])]
+            wrong = stalled + [symptom for symptom in self._symptoms(status) if symptom not in stalled]
+        if wrong:
+            texts, hints = "; ".join(s["text"] for s in wrong), dict.fromkeys(s["hint"] for s in wrong)
+            after = f" {' and '.join(restarts)} was restarted." if restarts else ""
+            raise _failure(f"{texts}.{after}", " ".join([*hints, f"Logs are in {settings.logs}."]))
         keep_closed_days(settings, status, self.domain)
         last = context["ti"].xcom_pull(task_ids=self.task_id, include_prior_dates=True, map_indexes=-1) or {}
         lake, before = Lake(settings), last.get("versions") or {}
@@ -100,12 +90,13 @@ class StreamOperator(CommandOperator):
                 context["outlet_events"][self.changes].add(table_asset(name), extra=facts)
         versions = {table["name"]: table["version"] for table in status["tables"] if table["version"] is not None}
         of_domain = {name: version for name, version in versions.items() if name.startswith(f"{self.domain}.")}
-        return {"restarted": restarts, "problems": status["problems"], "versions": of_domain}
+        return {"restarted": restarts, "symptoms": [s["text"] for s in status["symptoms"]], "versions": of_domain}
 
-    def _health(self, status: Any) -> Any:
-        if self.domain not in status["health"]:
-            raise _failure(f"The stream of {self.domain} is not supervised.", f"Start it with {COMMAND} up.")
-        return status["health"][self.domain]
+    def _symptoms(self, status: Any) -> list[dict[str, Any]]:
+        """Returns what is wrong with the stream: with the programs that it needs, or with what is of its domain."""
+        watched = [symptom for symptom in status["symptoms"] if symptom["watched"]]
+        subjects = (None, *status["programs"].get(self.domain, ()))
+        return [s for s in watched if s["subject"] in subjects or s["subject"].startswith(f"{self.domain}.")]
 
     def _restart(self, settings: Settings, names: list[str]) -> None:
         from twofold.infra.process import supervisor

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from twofold.demo.run.followers import Followed
     from twofold.demo.traffic.sources import TrafficSource
     from twofold.status.observer import Observer
-    from twofold.status.snapshot import Snapshot
+    from twofold.status.parts.snapshot import Snapshot
     from twofold.tables.declare.registry import Registry
 
 TAIL = timedelta(days=3)

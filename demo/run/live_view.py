@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from twofold.demo.traffic.producer import Progress, Summary
-    from twofold.status.snapshot import QueryState, Snapshot
+    from twofold.status.parts.snapshot import QueryState, Snapshot
 
     Show = Callable[["LiveTraffic", Snapshot], None]
 
@@ -142,6 +142,7 @@ def _picture(feed: LiveTraffic, now: Snapshot) -> RenderableType:
     from rich.table import Table
 
     from twofold.demo.traffic.sources import source_of
+    from twofold.status.symptoms.diagnosis import symptoms_of
 
     reached = feed.reached.date() if feed.reached else feed.start
     share = (reached - feed.start) / (feed.end - feed.start)
@@ -171,8 +172,8 @@ def _picture(feed: LiveTraffic, now: Snapshot) -> RenderableType:
         spare=["strategy"],
     )
     tail = f"[dim]events are visible {shown_duration(freshness)} after the broker has them[/]" if freshness else ""
-    problems = [f"[yellow]![/] {escape(problem)}" for problem in now.problems]
-    return Group(head, topics, tables, *problems, tail)
+    symptoms = [f"[yellow]![/] {escape(symptom.text)}" for symptom in symptoms_of(now)]
+    return Group(head, topics, tables, *symptoms, tail)
 
 
 def _last(query: QueryState | None, now: Snapshot) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -12,9 +12,11 @@ from twofold.infra.process.twofold_command import run_command
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import restored
 from twofold.status.catalog import Entry
-from twofold.status.snapshot import Snapshot
+from twofold.status.parts.snapshot import Snapshot
 from twofold.status.store import Store
-from twofold.status.table_health import Judge, Lag
+from twofold.status.symptoms.diagnosis import symptoms_of
+from twofold.status.symptoms.symptom import Symptom
+from twofold.status.table_health import Health, healths_of
 
 STALE_S = 120.0
 """After so long what is known is shown as old."""
@@ -29,8 +31,8 @@ class PlatformStatus:
 
     now: Snapshot
     catalog: Mapping[str, Entry]
-    judge: Judge
-    lags: Mapping[str, Lag]
+    symptoms: Sequence[Symptom]
+    healths: Mapping[str, Health]
 
     @property
     def age_s(self) -> float:
@@ -65,8 +67,8 @@ class StatusCache:
         if platform is None or platform.now.at != at:
             now, entries = restored(Snapshot, snapshot.value), restored(Mapping[str, Entry], catalog.value)
             now = replace(now, tables=[table for table in now.tables if table.name in entries])
-            judge = Judge(now, entries)
-            self._platform = platform = PlatformStatus(now, entries, judge, judge.lags())
+            symptoms = symptoms_of(now)
+            self._platform = platform = PlatformStatus(now, entries, symptoms, healths_of(now, symptoms, entries))
         return platform
 
     def _start_advance(self) -> None:

@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from twofold.infra import COMMAND
 from twofold.infra.errors import BadSetting
 from twofold.infra.private_file import Faults, private_lines
 from twofold.infra.project.settings import Settings
@@ -60,20 +61,25 @@ def add_missing(settings: Settings, topics: Sequence[str]) -> None:
         lines.writelines(made)
 
 
-def secrets_fault(settings: Settings, schemes: Mapping[str, Scheme]) -> str:
-    """Returns why deliveries of some topic cannot be checked; an empty text if all can, or once `up` made the file.
+def require_secrets(settings: Settings, schemes: Mapping[str, Scheme]) -> None:
+    """Refuses topics whose deliveries cannot be checked; none before `up` has made the file.
 
     Args:
         schemes: topic -> the scheme of its signatures.
+
+    Raises:
+        BadSetting: as `read_secrets`; or names the topics.
     """
-    if not settings.webhook_secrets and not settings.webhook_secrets_file.exists():
-        return ""
-    try:
-        known = read_secrets(settings.webhook_secrets_file)
-    except BadSetting as error:
-        return error.message
+    if not schemes or not (settings.webhook_secrets or settings.webhook_secrets_file.exists()):
+        return
+    known = read_secrets(settings.webhook_secrets_file)
     faults = [f"{topic} has no secret" for topic in schemes if topic not in known]
     for topic, scheme in schemes.items():
-        found = [fault for secret in known.get(topic, ()) if (fault := secret_fault(scheme, secret))]
-        faults += [f"a secret of {topic}: {found[0]}"] if found else []
-    return "; ".join(faults)
+        unfit = [fault for secret in known.get(topic, ()) if (fault := secret_fault(scheme, secret))]
+        faults += [f"a secret of {topic}: {unfit[0]}"] if unfit else []
+    if faults:
+        raise BadSetting(
+            "; ".join(faults),
+            hint=f"Add `domain.topic = secret` to {settings.webhook_secrets_file}, of mode 600; it is read at once. "
+            f"`{COMMAND} up` adds random ones to the file in home.",
+        )

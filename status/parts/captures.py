@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from twofold.infra import COMMAND
-from twofold.infra.errors import TwofoldError
+from twofold.infra.errors import CaptureFailed
 from twofold.infra.project.chosen_domains import relay_name
 from twofold.infra.sql.names import POSTGRES
 
 if TYPE_CHECKING:
     from twofold.infra.capture.captured_table import CaptureState
-    from twofold.infra.process.doctor import Finding
     from twofold.infra.project.settings import Settings
     from twofold.tables.declare.registry import Registry
 
@@ -62,7 +60,7 @@ def with_intakes(
     bounds = {name: places[0] for name, places in offsets(settings, [name + INTAKE for name in topics]).items()}
     waiting = {name: place.latest - place.earliest for name, place in bounds.items()}
     oldest = appended_ms(settings, {name: {0: bounds[name].earliest} for name, count in waiting.items() if count})
-    found = []
+    looked_at = []
     for state in states:
         name = state.topic + INTAKE
         if state.topic in topics:
@@ -73,51 +71,27 @@ def with_intakes(
             fault = f"{state.waiting:,} records wait to be encrypted, the oldest for {waits_s:.0f} s"
             hint = f"{relay} should do so; {settings.logs / f'{relay}.log'} may say why it does not."
             state = replace(state, fault=fault, hint=hint)
-        found.append(state)
-    return found
+        looked_at.append(state)
+    return looked_at
 
 
-def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
-    """Returns the doctor's findings about captured tables; none while the platform is down."""
-    from twofold.infra.process import supervisor
-    from twofold.infra.process.doctor import Finding
+def require_topics_of_slots(settings: Settings, registry: Registry) -> None:
+    """Refuses slots that no topic of any domain declares, if a domain that runs captures a table.
 
-    if not supervisor.is_running(settings):
-        return []
-    try:
-        states, slots = capture_states(settings, registry), _undeclared_slots(settings, registry)
-    except TwofoldError as error:
-        hint = error.hint or f"{COMMAND} up starts what does not run."
-        return [Finding(name="Captures", ok=False, found=error.message, expected="servers that answer", hint=hint)]
-    return [
-        Finding(
-            name=f"Capture {state.topic}",
-            ok=not state.fault,
-            found=state.fault or f"runs, slot {state.slot}",
-            expected="runs, no change lost",
-            hint=state.hint,
-        )
-        for state in states
-    ] + [
-        Finding(
-            name=f"Slot {slot}",
-            ok=False,
-            found="no topic is declared for it, and the database keeps its log for it",
-            expected="a topic",
-            hint=f"SELECT pg_drop_replication_slot({POSTGRES.literal(slot)}) gives it up; "
-            "its topic cannot continue then.",
-        )
-        for slot in slots
-    ]
-
-
-def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
-    """Returns the slots that no topic of any domain declares; none if no domain that runs captures a table."""
+    Raises:
+        CaptureFailed: names them.
+        ConnectUnreachable, DatabaseUnreachable: retryable.
+    """
     from twofold.tables.declare.registry import load
     from twofold.tables.declare.sources.captured_topic import captures
 
     if not captures(registry):
-        return []
+        return
     from twofold.infra.capture.debezium_connector import undeclared_slots
 
-    return undeclared_slots(settings, captures(load()))
+    if slots := undeclared_slots(settings, captures(load() if registry.not_run else registry)):
+        raise CaptureFailed(
+            f"no topic is declared for {', '.join(slots)}, and the database keeps its log for each",
+            hint=f"SELECT pg_drop_replication_slot({POSTGRES.literal(slots[0])}) gives one up; "
+            "its topic cannot continue then.",
+        )

@@ -9,31 +9,30 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from urllib.parse import urlsplit
 
-from twofold.infra.process import supervisor
-from twofold.infra.process.doctor import Finding
+from twofold.infra.errors import ProcessFailed
 from twofold.infra.project.settings import Settings
 
 PAGE = "/twofold/"
 OPTIONS, POLICY = "X-Frame-Options", "Content-Security-Policy"
-_WAIT_S = 10.0
+_WAIT_S = 3.0
 
 
-def frame_finding(settings: Settings) -> Iterator[Finding]:
-    """Looks at the page through the proxy that `airflow_url` names; nothing without one, or while nothing runs."""
-    if not settings.airflow_url or not supervisor.is_running(settings):
+def require_frame(settings: Settings) -> None:
+    """Refuses a proxy, which `airflow_url` names, that forbids to show the page in a frame.
+
+    Raises:
+        ProcessFailed: names the header; or the proxy does not answer.
+    """
+    if not settings.airflow_url:
         return
+    address = settings.airflow_address + PAGE
     try:
-        wrong = forbids_frames(settings.airflow_address, _headers(settings.airflow_address + PAGE))
+        wrong = forbids_frames(settings.airflow_address, _headers(address))
     except (OSError, http.client.HTTPException) as error:
         wrong = f"{settings.airflow_address} does not answer: {error}"
-    yield Finding(
-        name="Frame",
-        ok=not wrong,
-        found=wrong or "allowed",
-        expected=f"Airflow's pages may show {settings.airflow_address}{PAGE} in a frame",
-        hint=f"Let the proxy send no {OPTIONS}, or SAMEORIGIN, and leave {POLICY} as Airflow sends it. "
-        f"Until then open {settings.airflow_address}{PAGE} itself.",
-    )
+    if wrong:
+        hint = f"Let the proxy send no {OPTIONS}, or SAMEORIGIN, and leave {POLICY} as Airflow sends it."
+        raise ProcessFailed(wrong, hint=f"{hint} Until then open {address} itself.")
 
 
 def forbids_frames(address: str, headers: Sequence[tuple[str, str]]) -> str:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import DamagedLog
 from twofold.infra.instants import epoch_ms
 from twofold.infra.process import supervisor
-from twofold.infra.process.doctor import Finding
 from twofold.infra.project.settings import Settings
 from twofold.outputs.follow.output_state import OutputState, StateFile
 from twofold.outputs.follow.runner import NAME
@@ -117,24 +115,3 @@ def _state(known: OutputState, waiting: int, behind: int | None, *, runs: bool) 
     if waiting:
         return "waits for its receiver"
     return "has not begun" if behind is None else "follows" if behind else "shows all"
-
-
-def outputs_finding(settings: Settings, registry: Registry) -> list[Finding]:
-    """Looks for outputs that have failed; none where no table has one."""
-    declared = list(registry.outputs())
-    failed = {
-        f"{table.full_name}: {name}": error
-        for table, output in declared
-        if (error := _error(*_states(settings, table.full_name, name := output.name_for(table.name))))
-    }
-    if not declared:
-        return []
-    return [
-        Finding(
-            name="Outputs",
-            ok=not failed,
-            found="; ".join(f"{name}: {error}" for name, error in failed.items()) or "none has failed",
-            expected="none has failed",
-            hint=f"Each is tried again once a minute; `{COMMAND} outputs` shows how far its copy is behind.",
-        )
-    ]

@@ -9,8 +9,6 @@ from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.airflow.airflow_processes import parser_log, parser_traceback
 from twofold.infra.airflow.dag_names import dag_ids
 from twofold.infra.errors import ProcessFailed
-from twofold.infra.process import supervisor
-from twofold.infra.process.doctor import Finding
 from twofold.infra.process.supervisor import ProcessState
 from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings
@@ -22,17 +20,20 @@ LOADING_S = 90.0
 MOST_NAMES = 3
 
 
-def unloaded_dags(settings: Settings, registry: Registry, processes: Sequence[ProcessState]) -> str | None:
-    """Describes the declared DAGs that Airflow lacks; None if it has all, does not run, or may still load them.
+def require_loaded(settings: Settings, registry: Registry, processes: Sequence[ProcessState]) -> None:
+    """Refuses that Airflow lacks declared DAGs, unless it does not run, or may still load them.
 
     Raises:
-        ProcessFailed: Airflow does not answer.
+        ProcessFailed: names some; or Airflow does not answer.
     """
     up_s = next((p.uptime_s for p in processes if p.name == "airflow-dag-processor"), None)
     changed = max((path.stat().st_mtime for path in project().tables.rglob("*.py")), default=0.0)
     if up_s is None or min(up_s, time.time() - changed) < LOADING_S:
-        return None
-    return why_unloaded(settings, [dag for domain in registry.domains for dag in declared_dags(registry, domain)])
+        return
+    wanted = [dag for domain in registry.domains for dag in declared_dags(registry, domain)]
+    if why := why_unloaded(settings, wanted):
+        hint = "Correct the declaration that is named; Airflow reads the files again within a minute."
+        raise ProcessFailed(why, hint=hint)
 
 
 def declared_dags(registry: Registry, domain: str) -> list[str]:
@@ -58,18 +59,3 @@ def why_unloaded(settings: Settings, wanted: Sequence[str]) -> str | None:
     ends = parser_traceback(settings)
     log = f"The last error in {parser_log(settings)}:" if ends else f"There is no error in {parser_log(settings)}."
     return "\n".join([f"Airflow has not loaded {names}.", *errors, log, *ends])
-
-
-def dags_finding(settings: Settings, registry: Registry) -> Finding:
-    """Reports declared DAGs that Airflow lacks as a finding of the doctor."""
-    try:
-        wrong = unloaded_dags(settings, registry, supervisor.state(settings))
-    except ProcessFailed as error:
-        wrong = error.message
-    return Finding(
-        name="DAGs",
-        ok=wrong is None,
-        found=wrong or "all that are declared, or Airflow does not run",
-        expected="all that are declared",
-        hint="Correct the declaration that is named; Airflow reads the files again within a minute.",
-    )

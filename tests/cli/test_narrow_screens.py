@@ -13,7 +13,7 @@ from twofold.cli.commands.platform_commands import print_status
 from twofold.demo.run.demo_command import print_account
 from twofold.demo.run.demo_report import Account, TableAccount, TopicAccount
 from twofold.infra.process.supervisor import ProcessState
-from twofold.status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
+from twofold.status.parts.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
 from twofold.tables.declare.registry import Registry, load
 
 WIDTH = 80
@@ -107,11 +107,7 @@ def test_the_status(registry: Registry, capsys: pytest.CaptureFixture[str]) -> N
     processes = [
         ProcessState(name="airflow-dag-processor", state="RUNNING", pid=123_456, uptime_s=7_000.0, starts=1, detail="")
     ]
-    print_status(
-        Snapshot(
-            at=NOW, processes=processes, topics=topics, queries=list(queries(registry)), tables=tables, problems=[]
-        )
-    )
+    print_status(Snapshot(at=NOW, processes=processes, topics=topics, queries=list(queries(registry)), tables=tables))
     text = capsys.readouterr().out
     assert_fits(text, "process", "table")
     assert len(re.findall(r"^ +query +\S.*freshness.*behind", text, re.MULTILINE)) == 2

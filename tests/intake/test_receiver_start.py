@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ from twofold.infra.errors import BadSetting
 from twofold.infra.process.doctor import examine
 from twofold.infra.project.settings import Settings
 from twofold.intake.receiver import SERVICE
-from twofold.status.findings import webhook_findings
+from twofold.status.observer import Observer
+from twofold.status.symptoms.diagnosis import symptoms_of
 from twofold.tables.declare.registry import Registry, load
 
 FILE = '''\
@@ -31,7 +31,6 @@ def test_without_a_topic_of_webhooks_nothing_is_started(settings: Settings) -> N
     flights = load().restricted_to(["flights"])
     assert not SERVICE.needed(settings, flights)
     assert list(SERVICE.ready(settings, flights)) == list(SERVICE.addresses(settings, flights, True)) == []
-    assert webhook_findings(settings, flights) == []
 
 
 def test_the_program_changes_with_what_it_has_to_know(settings: Settings, tmp_path: Path) -> None:
@@ -70,18 +69,12 @@ def test_each_topic_gets_a_secret_in_a_file_that_others_cannot_read(settings: Se
         SERVICE.programs(settings, registry)
 
 
-def test_the_doctor_names_a_topic_without_a_secret(settings: Settings, tmp_path: Path) -> None:
-    registry = declared(tmp_path / "tables")
-    [finding] = webhook_findings(settings, registry)
-    assert finding.ok, "the first `up` makes it"
-    yours = replace(settings, webhook_secrets=str(tmp_path / "nowhere"))
-    [finding] = webhook_findings(yours, registry)
-    assert (finding.ok, "cannot be read" in finding.found) == (False, True)
+def test_a_topic_without_a_secret_is_a_symptom(settings: Settings, tmp_path: Path) -> None:
+    observer = Observer(settings, declared(tmp_path / "tables"))
     file = settings.webhook_secrets_file
     file.parent.mkdir(parents=True)
     file.touch(mode=0o600)
-    [finding] = webhook_findings(settings, registry)
-    assert finding.found == "bank.refunds has no secret"
+    [symptom, _] = symptoms_of(observer.snapshot(save=False))
+    assert (symptom.text, str(file) in symptom.hint) == ("webhooks: bank.refunds has no secret", True)
     file.write_text("bank.refunds = whsec_YQ==\n")
-    [finding] = webhook_findings(settings, registry)
-    assert (finding.ok, finding.found) == (True, "none is missing")
+    assert [one.kind for one in symptoms_of(observer.snapshot(save=False))] == ["platform-down"]

@@ -1,4 +1,4 @@
-"""The doctor looks at the page through a proxy: may Airflow show it in a frame."""
+"""The page is looked at through a proxy: may Airflow show it in a frame."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from twofold.features.page.server.app import POLICY
+from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.ports import HOST, free_port
 from twofold.infra.project.settings import Settings
-from twofold.status.parts.framed_page import forbids_frames, frame_finding
+from twofold.status.parts.framed_page import forbids_frames, require_frame
 
 AT = "https://data.example.org/airflow"
 CSP, XFO = "Content-Security-Policy", "x-frame-options"
@@ -68,23 +69,16 @@ def proxy() -> Iterator[Any]:
     server.server_close()
 
 
-def test_the_doctor_says_that_a_proxy_forbids_frames(
-    settings: Settings, proxy: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_that_forbids_frames_is_refused(settings: Settings, proxy: Any) -> None:
     headers, address = proxy
     behind = replace(settings, airflow_url=address)
-    assert list(frame_finding(behind)) == [], "nothing runs"
-    monkeypatch.setattr("twofold.infra.process.supervisor.is_running", lambda _: True)
-    assert list(frame_finding(settings)) == [], "there is no proxy"
-    assert [finding.ok for finding in frame_finding(behind)] == [True]
+    require_frame(settings)  # there is no proxy
+    require_frame(behind)
     headers["X-Frame-Options"] = "DENY"
-    [finding] = frame_finding(behind)
-    assert (finding.ok, finding.found) == (False, "X-Frame-Options: DENY")
-    assert f"open {address}twofold/ itself" in finding.hint, "what helps until then"
+    with pytest.raises(ProcessFailed, match=rf"^X-Frame-Options: DENY\n.* open {address}twofold/ itself"):
+        require_frame(behind)
 
 
-def test_a_proxy_that_does_not_answer_is_a_finding(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twofold.infra.process.supervisor.is_running", lambda _: True)
-    [finding] = frame_finding(replace(settings, airflow_url=f"http://{HOST}:{free_port()}"))
-    assert not finding.ok
-    assert "does not answer" in finding.found
+def test_a_proxy_that_does_not_answer_is_named(settings: Settings) -> None:
+    with pytest.raises(ProcessFailed, match="does not answer"):
+        require_frame(replace(settings, airflow_url=f"http://{HOST}:{free_port()}"))

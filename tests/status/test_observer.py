@@ -1,4 +1,4 @@
-"""A part of the platform that cannot be read is a problem of the snapshot; a snapshot is saved in the store."""
+"""A part of the platform that cannot be read is a symptom; a snapshot is saved in the store."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import plain, restored
 from twofold.status.observer import Observer
-from twofold.status.snapshot import Snapshot
+from twofold.status.parts.snapshot import Snapshot
 from twofold.status.store import Store
+from twofold.status.symptoms.diagnosis import symptoms_of
 from twofold.streaming.query.progress import Progress, write
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from twofold.tables.refresh.events.record_decoder import events_schema
@@ -22,7 +23,7 @@ NOW = datetime.now(UTC)
 HOUR_MS = 3_600_000  # the delay of `hours` and of `kept`
 
 
-def test_events_whose_files_are_gone_are_a_problem_and_all_else_is_shown(settings: Settings, tmp_path: Path) -> None:
+def test_events_whose_files_are_gone_are_a_symptom_and_all_else_is_shown(settings: Settings, tmp_path: Path) -> None:
     registry, lake = plant(tmp_path / "declared"), Lake(settings)
     topic = registry.topics["plant.readings"]
     lake.ensure(topic.full_name, events_schema(topic), statistics=[topic.event_time])
@@ -30,7 +31,7 @@ def test_events_whose_files_are_gone_are_a_problem_and_all_else_is_shown(setting
     for file in Path(lake.uri(topic.full_name)).glob("*.parquet"):
         file.unlink()
     now = Observer(settings, registry).snapshot()
-    assert [problem for problem in now.problems if problem.startswith("late records: ")] != []
+    assert [symptom.subject for symptom in symptoms_of(now)] == ["late records", None]
     assert [(table.name, table.late) for table in now.tables] == [
         ("plant.hours", None), ("plant.kept", None), ("plant.newest", None),
     ]  # fmt: skip
@@ -75,7 +76,7 @@ def test_what_is_wrong_is_so_since_it_was_seen_first_until_it_was_not(settings: 
     def since(age_s: float) -> datetime | None:
         query = Progress(domain="plant", query="hours", updated_at=NOW - timedelta(seconds=age_s), error="no column")
         write(settings, query if age_s else replace(query, error=""))
-        return observer.snapshot().since.get("plant.hours has failed: no column")
+        return observer.snapshot().since.get("query-failed plant.hours")
 
     first = since(5)
     assert first is not None
@@ -84,4 +85,4 @@ def test_what_is_wrong_is_so_since_it_was_seen_first_until_it_was_not(settings: 
     again = since(5)
     assert again is not None
     assert again > first
-    assert observer.snapshot(save=False).since["plant.hours has failed: no column"] == again
+    assert observer.snapshot(save=False).since["query-failed plant.hours"] == again

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from tests.status.troubled_platform import TROUBLED
 from twofold.features.page.tests.small_platform import (
     AUDIT,
     BROKEN,
@@ -22,91 +24,58 @@ from twofold.features.page.tests.small_platform import (
     table,
     topic,
 )
-from twofold.infra.capture.captured_table import CaptureState
-from twofold.status.parts.outputs import OutputReport
-from twofold.status.table_health import Health, Judge, Lag
-from twofold.tables.refresh.events.lost_offsets import Gap
+from twofold.status.catalog import Entry
+from twofold.status.parts.snapshot import Fault, Snapshot
+from twofold.status.symptoms.diagnosis import symptoms_of
+from twofold.status.table_health import Health, Lag, healths_of
 
 
-def health(name: str, **facts: Any) -> Health:
-    return Judge(snapshot(**facts), CATALOG).health(name)
+def healths(now: Snapshot, catalog: Mapping[str, Entry] = CATALOG) -> Mapping[str, Health]:
+    return healths_of(now, symptoms_of(now), catalog)
 
 
 def test_what_works_and_is_explained_is_healthy() -> None:
-    assert health(HOURS) == Health("healthy", ("written 2.0 s before", "fresh", "audited, every row is explained"))
-    assert health(READINGS) == Health("healthy", ("written 2.0 s before", "no record is lost"))
+    well = healths(snapshot())
+    why = {name: (well[name].word, well[name].why) for name in (HOURS, READINGS)}
+    assert why[HOURS] == ("healthy", ["written 2.0 s before", "fresh", "audited, every row is explained"])
+    assert why[READINGS] == ("healthy", ["written 2.0 s before", "no record is lost"])
     idle = [query("ingest", updated_at=NOW - timedelta(days=1)), query("hours", updated_at=NOW - timedelta(days=1))]
-    assert health(HOURS, queries=idle).word == health(READINGS, queries=idle).word == "healthy", "nothing waits"
-
-
-def test_an_output_whose_change_is_tried_again_makes_no_table_fail() -> None:
-    waiting = OutputReport(
-        table=HOURS,
-        output="hook",
-        kind="webhook",
-        state="waits for its receiver",
-        version=1,
-        behind=0,
-        behind_s=None,
-        waiting=1,
-        refused=0,
-        error="1 changes wait: 500",
-    )
-    assert health(HOURS, outputs=[waiting]).word == "healthy"
-    failed = replace(waiting, has_failed=True)
-    assert health(HOURS, outputs=[failed]) == Health("failed", ("its output hook has failed: 1 changes wait: 500",))
-    told = f"{HOURS}: the output hook has failed: 1 changes wait: 500"
-    assert [told in snapshot(outputs=[one]).problems for one in (waiting, failed)] == [False, True]
-
-
-LONG_AGO = NOW - timedelta(minutes=10)
+    assert [healths(snapshot(queries=idle))[name].word for name in (HOURS, READINGS)] == ["healthy"] * 2
 
 
 @pytest.mark.parametrize(
     ("word", "why", "facts"),
     [
-        ("failed", "its query has failed: no column", {"queries": [query("hours", error="no column")]}),
+        ("failed", f"{HOURS} has failed: no column", {"queries": [query("hours", error="no column")]}),
         ("failed", "audits found 1,200 rows", {"tables": [table(HOURS, audit=replace(AUDIT, unexplained=1_200))]}),
         ("degraded", "rows are visible 20 min 00 s after", {"queries": [query("hours", freshness_s=1_200.0)]}),
-        ("degraded", "7 versions of its inputs wait", {"queries": [query("hours", behind=7, updated_at=LONG_AGO)]}),
-        ("degraded", "the process stream-plant is FATAL", {"processes": [process("stream-plant", "FATAL")]}),
-        ("degraded", "the process stream-plant is not supervised", {"processes": [process("broker")]}),
+        ("degraded", "stream-plant is FATAL", {"processes": [process("stream-plant", "FATAL"), process("broker")]}),
+        ("degraded", "broker: it does not answer", {"faults": {"broker": Fault("it does not answer")}}),
         ("unknown", "it was not computed yet", {"tables": [table(HOURS, version=None, rows=None, audit=None)]}),
-        ("unknown", "the platform is down", {"processes": []}),
+        ("unknown", "The platform is down", {"processes": []}),
         ("unknown", "it was declared after the last look", {"tables": []}),
     ],
 )
-def test_a_table_is_as_well_as_the_worst_of_what_is_found(word: str, why: str, facts: dict[str, Any]) -> None:
-    found = health(HOURS, **facts)
+def test_a_table_is_as_well_as_the_worst_of_its_symptoms(word: str, why: str, facts: dict[str, Any]) -> None:
+    found = healths(snapshot(**facts))[HOURS]
     assert found.word == word
     assert found.why[0].startswith(why)
 
 
-@pytest.mark.parametrize(
-    ("word", "why", "facts"),
-    [
-        ("failed", f"{READINGS}, partition 0: offsets [4, 6) are lost", {
-            "gaps": [Gap(topic=READINGS, partition=0, start=4, end=6, recorded_at=NOW, why="gone")],
-        }),
-        ("failed", "no slot", {
-            "captures": [CaptureState(topic=READINGS, table="t", state="", slot="", retained_bytes=0, fault="no slot")],
-        }),
-        ("degraded", "20 records wait, no micro-batch", {
-            "topics": [topic(READINGS, latest=80)], "queries": [query("ingest", updated_at=LONG_AGO)],
-        }),
-        ("unknown", "the broker does not answer", {"topics": [topic(READINGS, latest=None)]}),
-    ],
-)  # fmt: skip
-def test_a_topic_is_as_well_as_the_worst_of_what_is_found(word: str, why: str, facts: dict[str, Any]) -> None:
-    found = health(READINGS, **facts)
-    assert found.word == word
-    assert found.why[0].startswith(why)
+def test_all_topics_of_a_domain_are_as_well_as_what_ingests_them() -> None:
+    other = "plant.other"
+    catalog = {**CATALOG, other: replace(CATALOG[READINGS], name=other)}
+    for query_of_all, word in ((query("ingest", error="no broker"), "failed"), (query("hours", error="x"), "healthy")):
+        now = snapshot(topics=[topic(READINGS), topic(other)], queries=[query_of_all], gaps=[])
+        assert [healths(now, catalog)[name].word for name in (READINGS, other)] == [word] * 2
 
 
-def test_the_worst_finding_comes_first_and_the_others_follow() -> None:
-    found = health(HOURS, processes=[], queries=[query("hours", error="no column", freshness_s=9_999.0)])
-    assert found.word == "failed"
-    assert [why.split(" ")[0] for why in found.why] == ["its", "rows", "the"]
+def test_what_is_wrong_with_another_is_none_of_its_symptoms() -> None:
+    words = healths(TROUBLED)
+    assert words[HOURS].word == words[READINGS].word == "failed"
+    assert [f"{why.split(' ')[0]} {len(words[HOURS].why)}" for why in words[HOURS].why] == [
+        "audits 3", f"{HOURS} 3", "broker 3",
+    ]  # fmt: skip
 
 
 def test_a_lag_is_its_own_and_that_of_the_slowest_input() -> None:
@@ -114,7 +83,7 @@ def test_a_lag_is_its_own_and_that_of_the_slowest_input() -> None:
         topics=[topic(READINGS, latest=80)],
         queries=[query("ingest"), query("hours", behind=3, behind_s=10.0), query("days", behind=0)],
     )
-    lags = Judge(now, CATALOG).lags()
+    lags = {name: health.lag for name, health in healths(now).items()}
     assert lags[READINGS] == Lag(2.0, 0.0, None), "20 records wait since the last micro-batch"
     assert lags[HOURS] == Lag(10.0, 2.0, READINGS)
     assert lags[DAYS] == Lag(0.0, 12.0, HOURS)
@@ -123,5 +92,4 @@ def test_a_lag_is_its_own_and_that_of_the_slowest_input() -> None:
 
 
 def test_nothing_waits_where_all_is_read() -> None:
-    lags = Judge(snapshot(), CATALOG).lags()
-    assert set(lags.values()) == {Lag(0.0, 0.0, None)}
+    assert {health.lag for health in healths(snapshot()).values()} == {Lag(0.0, 0.0, None)}

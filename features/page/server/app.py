@@ -19,7 +19,6 @@ from twofold.features.page.views.table_page import MANY_CORRECTIONS, MOST_CORREC
 from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
-from twofold.status.health import needs_of
 from twofold.status.late_cost import SIZES, late_corrections
 from twofold.status.parts.series import SPANS
 from twofold.status.store import Store
@@ -107,10 +106,10 @@ class _Pages:
     def home(self, request: Request) -> Response:
         platform = self._platform()
         lines = table_lines(platform)
-        healths = [*(line.health for line in lines), *(line.health for line in topic_lines(platform))]
+        counts = counts_by_word([*lines, *topic_lines(platform)])
         week = late_corrections(self._lake, platform.now.at - WEEK, platform.now.at)
         return self._page(
-            request, "home.html", platform, needs=needs_of(platform.now), counts=counts_by_word(healths), words=WORDS,
+            request, "home.html", platform, counts=counts, words=WORDS,
             lines=lines[:MOST], more=max(0, len(lines) - MOST), week=week, section="",
             waiting=[view for view in self._plans() if view.state in WAITING],
         )  # fmt: skip
@@ -123,10 +122,10 @@ class _Pages:
     def tables(self, request: Request, health: str = "") -> Response:
         platform = self._platform()
         lines = table_lines(platform)
-        shown = [line for line in lines if health in ("", line.health.word)]
+        shown = [line for line in lines if health in ("", line.word)]
         return self._page(
             request, "tables.html", platform, lines=shown[:MOST], more=max(0, len(shown) - MOST), total=len(lines),
-            counts=counts_by_word([line.health for line in lines]), words=WORDS, filter=health, section="tables",
+            counts=counts_by_word(lines), words=WORDS, filter=health, section="tables",
         )  # fmt: skip
 
     def table(self, request: Request, name: str, span: str = "", corrections: str = "") -> Response:
@@ -170,16 +169,16 @@ class _Pages:
         from twofold.features.page.views.over_time import catch_up_s, chosen_span, lateness, topic_over_time
 
         platform = self._platform()
-        line = next((line for line in topic_lines(platform) if line.state.name == name), None)
-        if line is None:
+        state = next((topic for topic in platform.now.topics if topic.name == name), None)
+        if state is None:
             raise HTTPException(404)
-        tiered = [p.tiered for p in line.state.partitions if p.tiered is not None]
+        tiered, health = [p.tiered for p in state.partitions if p.tiered is not None], platform.healths[name]
         return self._page(
-            request, "topic.html", platform, state=line.state, entry=line.entry, health=line.health, section="topics",
+            request, "topic.html", platform, state=state, entry=health.entry, health=health, section="topics",
             gaps=[gap for gap in platform.now.gaps if gap.topic == name], archive=sum(tiered) if tiered else None,
             over_time=topic_over_time(self._store, platform, name, chosen_span(span)), spans=SPANS,
-            catch_up_s=catch_up_s(self._store, platform, name, line.state.lag),
-            lateness=lateness(self._store, platform, line.entry),
+            catch_up_s=catch_up_s(self._store, platform, name, state.lag),
+            lateness=lateness(self._store, platform, health.entry),
         )  # fmt: skip
 
     def map(self, request: Request, start: str = "", word: str = "") -> Response:

@@ -13,9 +13,8 @@ from twofold.infra.process.supervisor import ProcessState
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import plain
 from twofold.status.catalog import Entry
-from twofold.status.health import found_needs
 from twofold.status.parts.refused_records import Refused
-from twofold.status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
+from twofold.status.parts.snapshot import Fault, PartitionState, QueryState, Snapshot, TableState, TopicState
 from twofold.status.store import Store
 from twofold.tables.refresh.events.lost_offsets import Gap
 
@@ -79,7 +78,7 @@ CATALOG: Mapping[str, Entry] = {
 
 
 def snapshot(**facts: Any) -> Snapshot:
-    """A snapshot in which `plant.broken` has failed, records were lost, and all else is well."""
+    """A snapshot in which `plant.broken` has failed, the moon is down, records were lost, and all else is well."""
     gap = Gap(topic=READINGS, partition=0, start=4, end=6, recorded_at=NOW, why="gone", log="x")
     usual: dict[str, Any] = {
         "at": NOW,
@@ -87,10 +86,11 @@ def snapshot(**facts: Any) -> Snapshot:
         "topics": [topic(READINGS)],
         "queries": [query("ingest"), query("hours"), query("days"), query("broken", error="no column x")],
         "tables": [table(HOURS), table(DAYS), table(BROKEN)],
+        "programs": {"plant": ["broker", "stream-plant"]},
+        "faults": {"moon": Fault("it is down")},
         "gaps": [replace(gap, acknowledged_at=NOW, because="it was a test")],
     }
-    now = Snapshot(problems=[], **{**usual, **facts})
-    return replace(now, problems=["the moon is down", *(need.text for need in found_needs(now))])
+    return Snapshot(**{**usual, **facts})
 
 
 def saved(settings: Settings, now: Snapshot | None = None, catalog: Mapping[str, Any] = CATALOG) -> Snapshot:

@@ -64,7 +64,7 @@ def _drawing(platform: PlatformStatus, links: Links, place: Place, around: Mappi
         Box(
             places[ids[one]],
             one.column,
-            f"{platform.judge.health(one.table).word}{' here' if one == place else ''}",
+            f"{platform.healths[one.table].word}{' here' if one == place else ''}",
             one.table,
             "this column" if one == place else "",
             links.to("columns", one.table, one.column),

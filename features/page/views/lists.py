@@ -4,68 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 from twofold.features.page.platform_status import PlatformStatus
 from twofold.status.catalog import Entry
-from twofold.status.snapshot import TopicState
-from twofold.status.table_health import WORDS, Health, Lag, Word
+from twofold.status.table_health import WORDS, Health, Word
 
 MOST = 200
 WEEK = timedelta(days=7)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableLine:
-    """A table in a list."""
-
-    name: str
-    health: Health
-    lag: Lag
-    freshness_s: float | None
-    rows: int | None
-    late: int | None
-    corrections: int | None
-    owner: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TopicLine:
-    """A topic in a list."""
-
-    state: TopicState
-    entry: Entry
-    health: Health
-
-
-def table_lines(platform: PlatformStatus) -> list[TableLine]:
+def table_lines(platform: PlatformStatus) -> list[Health]:
     """Returns all tables, the unhealthy and then the ones that lag most first."""
-    lines = []
-    for state in platform.now.tables:
-        query, entry = platform.judge.query(state.name), platform.catalog[state.name]
-        lines.append(
-            TableLine(
-                name=state.name,
-                health=platform.judge.health(state.name),
-                lag=platform.lags[state.name],
-                freshness_s=query.freshness_s if query else None,
-                rows=state.rows,
-                late=state.late,
-                corrections=state.corrections,
-                owner=entry.owner,
-            )
-        )
-    return sorted(lines, key=lambda line: (WORDS.index(line.health.word), -line.lag.total_s, line.name))
+    lines = [platform.healths[table.name] for table in platform.now.tables]
+    return sorted(lines, key=lambda line: (WORDS.index(line.word), -line.lag.total_s, line.entry.name))
 
 
-def topic_lines(platform: PlatformStatus) -> list[TopicLine]:
+def topic_lines(platform: PlatformStatus) -> list[Health]:
     """Returns all topics, the unhealthy and then the ones with most waiting records first."""
-    lines = [
-        TopicLine(state=state, entry=platform.catalog[state.name], health=platform.judge.health(state.name))
-        for state in platform.now.topics
-    ]
-    return sorted(lines, key=lambda line: (WORDS.index(line.health.word), -(line.state.lag or 0), line.state.name))
+    topics = sorted(platform.now.topics, key=lambda topic: (-(topic.lag or 0), topic.name))
+    return sorted((platform.healths[topic.name] for topic in topics), key=lambda line: WORDS.index(line.word))
 
 
 def counts_by_word(healths: Sequence[Health]) -> dict[Word, int]:

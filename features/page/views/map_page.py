@@ -13,29 +13,9 @@ from twofold.features.page.map_layout import layout
 from twofold.features.page.platform_status import PlatformStatus
 from twofold.infra.text.printable import shown_duration
 from twofold.status.catalog import Entry
-from twofold.status.table_health import Health, Lag
+from twofold.status.table_health import Health
 
 MOST_DRAWN = 150
-
-
-@dataclass(frozen=True, kw_only=True)
-class Node:
-    """A topic or table on the map."""
-
-    entry: Entry
-    health: Health
-    lag: Lag
-
-    @property
-    def state(self) -> str:
-        """Its health, and how long changes wait for it, in words."""
-        behind = f"{shown_duration(self.lag.total_s)} behind" if self.lag.total_s else ""
-        return ", ".join(filter(None, (self.health.word, behind)))
-
-    @property
-    def because(self) -> str:
-        """The input that it waits for, in words; empty if there is none."""
-        return f"because {self.lag.slowest}" if self.lag.slowest else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +27,7 @@ class MapPage:
         drawing: None if they are too many to draw.
     """
 
-    nodes: Sequence[Node]
+    nodes: Sequence[Health]
     drawing: Markup | None
     start: str
     word: str
@@ -62,20 +42,13 @@ def map_page(platform: PlatformStatus, links: Links, start: str, word: str) -> M
     """
     names = _around(platform.catalog, start) if start in platform.catalog else list(platform.catalog)
     names = [name for name in names if word.lower() in name.lower()]
-    nodes = {
-        name: Node(entry=platform.catalog[name], health=platform.judge.health(name), lag=platform.lags[name])
-        for name in names
-    }
+    nodes = {name: platform.healths[name] for name in names}
     drawing = None
     if 0 < len(nodes) <= MOST_DRAWN:
         places, edges = layout(
             {name: [source for source in node.entry.inputs if source in nodes] for name, node in nodes.items()}
         )
-        boxes = [
-            Box(places[name], name, node.health.word, node.state, node.because, links.about(name))
-            for name, node in nodes.items()
-        ]
-        drawing = graph(sorted(boxes), edges)
+        drawing = graph(sorted(_box(places[name], node, links) for name, node in nodes.items()), edges)
     return MapPage(
         nodes=sorted(nodes.values(), key=lambda node: (-node.lag.total_s, node.entry.name)),
         drawing=drawing,
@@ -83,6 +56,13 @@ def map_page(platform: PlatformStatus, links: Links, start: str, word: str) -> M
         word=word,
         domains=sorted({name.partition(".")[0] for name in platform.catalog}),
     )
+
+
+def _box(place: tuple[int, float], node: Health, links: Links) -> Box:
+    behind = f"{shown_duration(node.lag.total_s)} behind" if node.lag.total_s else ""
+    because = f"because {node.lag.slowest}" if node.lag.slowest else ""
+    name, state = node.entry.name, ", ".join(filter(None, (node.word, behind)))
+    return Box(place, name, node.word, state, because, links.about(name))
 
 
 def _around(catalog: Mapping[str, Entry], start: str) -> list[str]:

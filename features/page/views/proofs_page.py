@@ -8,8 +8,8 @@ from datetime import date, timedelta
 
 from twofold.features.page.platform_status import PlatformStatus
 from twofold.infra.delta.lake import Lake
+from twofold.status.parts.snapshot import TableState, TopicState
 from twofold.status.proofs import OF_TOPICS, Proof, proof_days
-from twofold.status.snapshot import TableState, TopicState
 
 DAYS = 28
 Days = Sequence[tuple[date, Proof | None]]

@@ -10,10 +10,9 @@ from twofold.features.page.platform_status import PlatformStatus
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.logged_commit import LoggedCommit
 from twofold.infra.text.printable import shown_duration
-from twofold.status.catalog import Entry
 from twofold.status.late_cost import Correction, LateCost, corrections_of, late_cost
-from twofold.status.snapshot import QueryState, TableState
-from twofold.status.table_health import Health, Lag
+from twofold.status.parts.snapshot import TableState
+from twofold.status.table_health import Health
 
 WEEKS = 5
 MOST_CORRECTIONS, MANY_CORRECTIONS, MOST_COMMITS = 20, 1_000, 60
@@ -31,11 +30,7 @@ class TablePage:
         delays: delay in words, and the rows that a stream which waits for so long would still have left wrong.
     """
 
-    entry: Entry
-    state: TableState
-    query: QueryState | None
     health: Health
-    lag: Lag
     cost: LateCost
     corrections: Sequence[Correction]
     commits: Sequence[LoggedCommit]
@@ -44,27 +39,23 @@ class TablePage:
 
 def table_page(platform: PlatformStatus, lake: Lake, name: str) -> TablePage | None:
     """Returns the facts of a table, None if the snapshot does not have it."""
-    state = next((table for table in platform.now.tables if table.name == name), None)
-    entry = platform.catalog.get(name)
-    if state is None or entry is None:
+    health = platform.healths.get(name)
+    if health is None or not isinstance(health.state, TableState):
         return None
+    version = health.state.version
     today = platform.now.at.replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=today.weekday(), weeks=WEEKS - 1)
     corrections = corrections_of(lake, name, since, platform.now.at)
     cost = late_cost(corrections, since, platform.now.at)
     commits: list[LoggedCommit] = []
-    if state.version is not None:
-        commits = list(lake.commits(name, max(-1, state.version - MOST_COMMITS), state.version, kept=True))
+    if version is not None:
+        commits = list(lake.commits(name, max(-1, version - MOST_COMMITS), version, kept=True))
     return TablePage(
-        entry=entry,
-        state=state,
-        query=platform.judge.query(name),
-        health=platform.judge.health(name),
-        lag=platform.lags[name],
+        health=health,
         cost=cost,
         corrections=corrections[::-1],
         commits=commits,
-        delays=_delays(cost, entry.watermark_ms or 0),
+        delays=_delays(cost, health.entry.watermark_ms or 0),
     )
 
 

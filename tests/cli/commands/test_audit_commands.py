@@ -195,7 +195,7 @@ def test_lost_records_fail_status_until_acknowledged(cli: Cli) -> None:
     told = cli("status", "--json")
     assert told.code == 0
     assert [(gap["start"], gap["end"], gap["acknowledged_at"]) for gap in told.document["gaps"]] == [(40, 60, None)]
-    assert "flights.departures, partition 2: offsets [40, 60) are lost: gone" in told.document["problems"]
+    assert told.document["symptoms"][0]["text"] == "flights.departures, partition 2: offsets [40, 60) are lost: gone"
 
     known = cli("acknowledge", "departures", "--because", "a disk failed")
     assert (known.code, known.out.splitlines()[-1]) == (0, "1 acknowledged.")

@@ -66,7 +66,7 @@ def test_screens_fit_any_width(cli: Cli, monkeypatch: pytest.MonkeyPatch, width:
 def test_status_of_a_platform_that_is_down_says_so_and_shows_what_there_is(cli: Cli) -> None:
     ran = cli("status")
     assert ran.code == 0
-    assert "The platform is down: ./twofold up starts it." in ran.out
+    assert "? The platform is down: ./twofold up" in ran.out
     assert "flights.departures" in ran.out
 
 
@@ -78,7 +78,7 @@ def test_status_as_json_has_every_part_even_when_all_are_down(cli: Cli) -> None:
         topic.partitions for topic in registry.load().topics.values()
     ]
     assert all(p["lag"] is None for topic in document["topics"] for p in topic["partitions"])
-    assert any("broker" in problem for problem in document["problems"])
+    assert [symptom["kind"] for symptom in document["symptoms"]] == ["platform-down"]
 
 
 def audited(unexplained: int) -> None:
@@ -100,21 +100,20 @@ def test_a_table_shows_when_it_was_last_audited(cli: Cli) -> None:
 
 def test_damage_that_an_audit_found_is_a_problem_until_it_is_repaired(cli: Cli) -> None:
     audited(unexplained=2)
-    told = "flights.flights: audits found 2 rows that nothing explains"
-    assert told in cli("status", "--json").document["problems"]
+    [found, _] = cli("status", "--json").document["symptoms"]
+    assert found["text"] == "flights.flights: audits found 2 rows that nothing explains"
     assert "2 wrong" in " ".join(cli("status").out.split())
     assert "2 that nothing explains" in cli("show", "flights.flights").out
 
 
-def test_a_stalled_stream_is_a_problem_of_status_and_doctor(cli: Cli, home: Path) -> None:
+def test_a_query_that_has_failed_is_a_symptom_until_nothing_declares_it(cli: Cli, home: Path) -> None:
     settings = Settings(home=home)
     write(settings, Progress(domain="flights", query="flights", error="sums a column that is not there"))
     write(settings, Progress(domain="flights", query="gone", error="of a table that is declared no more"))
-    told = "sums a column that is not there"
-    assert f"flights.flights has failed: {told}" in cli("status", "--json").document["problems"]
-    found = cli("doctor", "--json")
-    [streams] = [finding for finding in found.document if finding["name"] == "Streams"]
-    assert (found.code, streams["ok"], streams["found"]) == (1, False, f"flights.flights: {told}")
+    ran = cli("doctor", "--json")
+    texts = [symptom["text"] for symptom in ran.document["symptoms"]]
+    assert texts == ["flights.flights has failed: sums a column that is not there", "The platform is down"]
+    assert ran.code == 1
 
 
 def test_a_file_with_a_fault_is_reported_and_hides_nothing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +121,5 @@ def test_a_file_with_a_fault_is_reported_and_hides_nothing(cli: Cli, monkeypatch
     declared = replace(registry.load(), faults={"flights.new": fault})
     monkeypatch.setattr(registry, "load", lambda: declared)
     document = cli("status", "--json").document
-    assert fault.message in document["problems"]
+    assert fault.message in [symptom["text"] for symptom in document["symptoms"]]
     assert len(document["tables"]) == len(registry.load().tables)
-    [declarations] = [finding for finding in cli("doctor", "--json").document if finding["name"] == "Declarations"]
-    assert (declarations["ok"], declarations["found"]) == (False, fault.message)

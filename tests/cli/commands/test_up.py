@@ -16,7 +16,7 @@ from twofold.cli.commands.platform_commands import print_addresses
 from twofold.cli.platform_start import _ensure_topics, _print_moved, _print_upgrade
 from twofold.infra.airflow.airflow_processes import passwords
 from twofold.infra.delta.lake import Lake
-from twofold.infra.errors import BadSetting
+from twofold.infra.errors import BadSetting, TryAgain
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.postgres.database_connection import password
 from twofold.infra.process import supervisord
@@ -28,7 +28,7 @@ from twofold.infra.project.home_format import version
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_service import SERVICE as SPARK
 from twofold.status.observer import Observer
-from twofold.status.parts.captures import capture_findings
+from twofold.status.parts.captures import capture_states, require_topics_of_slots
 from twofold.streaming.query.progress import Progress, write
 from twofold.tables.declare.registry import load, running
 from twofold.tables.refresh.events import lost_offsets
@@ -47,9 +47,7 @@ def test_status_is_of_what_runs_and_names_what_does_not(cli: Cli, home: Path) ->
     assert "shop.carts" in ran.out
     assert ran.out.endswith("Not run: flights. `./twofold up shop flights` runs all.\n")
     found = json.loads(cli("status", "--json").out)
-    assert {domain: health["missing"] for domain, health in found["health"].items()} == {
-        "shop": ["broker", "stream-shop"]
-    }
+    assert found["programs"] == {"shop": ["broker", "stream-shop"]}
     assert {state["name"].partition(".")[0] for state in (*found["topics"], *found["tables"])} == {"shop"}
 
 
@@ -62,7 +60,7 @@ def test_status_leaves_out_queries_of_a_domain_that_is_not_run(cli: Cli, home: P
     choose_domains(settings, ["flights"])
     some = cli("status", "--json").document
     assert (some["not_run"], [query["domain"] for query in some["queries"]]) == (["shop"], ["flights"])
-    assert [p for p in some["problems"] if "fails" in p] == ["flights.ingest has failed: flights fails"]
+    assert [symptom["subject"] for symptom in some["symptoms"]] == ["flights.ingest", None]
 
 
 def test_lost_records_of_a_domain_that_is_not_run_fail_no_status(cli: Cli, home: Path) -> None:
@@ -78,14 +76,12 @@ def test_lost_records_of_a_domain_that_is_not_run_fail_no_status(cli: Cli, home:
     assert Observer(settings, running(settings)).snapshot().gaps == []
 
 
-def test_doctor_asks_no_database_that_no_chosen_domain_captures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("twofold.infra.process.supervisor.is_running", lambda _: True)
+def test_no_database_is_asked_that_no_chosen_domain_captures(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home", connect_port=1, database_port=2)
-    assert capture_findings(settings, load().restricted_to(["flights"])) == []
-    [unreachable] = capture_findings(settings, load().restricted_to(["shop"]))
-    assert (unreachable.name, unreachable.ok) == ("Captures", False)
+    for look in (capture_states, require_topics_of_slots):
+        assert not look(settings, load().restricted_to(["flights"]))
+        with pytest.raises(TryAgain):
+            look(settings, load().restricted_to(["shop"]))
 
 
 def test_commands_without_names_are_of_the_chosen_domains(

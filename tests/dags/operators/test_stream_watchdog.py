@@ -1,10 +1,9 @@
-"""What the stream DAG does about the health that `twofold status` finds, and the events that it sends."""
+"""What the stream DAG does about the symptoms that `twofold status` finds, and the events that it sends."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,17 +17,20 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.project.settings import Settings
-from twofold.status.snapshot import StreamHealth
-
-WELL = StreamHealth(
-    driver="stream-flights", down={}, missing=[], stalled=[], failed=[], slow=[], lost=[], captures=[]
-)  # fmt: skip
 
 
-def status(**found: Any) -> dict[str, Any]:
-    """The parts of a status that the task reads, with what is found about the stream."""
-    health = asdict(replace(WELL, **found))
-    return {"queries": [], "tables": [], "problems": [], "health": {"flights": health}}
+def symptom(subject: str | None, text: str, *, hint: str = "", restarts: str = "") -> dict[str, Any]:
+    return {"subject": subject, "text": text, "hint": hint, "restarts": restarts, "watched": True}
+
+
+def status(*symptoms: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a status that the task reads, with these symptoms."""
+    programs = {"flights": ["broker", "stream-flights"]}
+    return {"queries": [], "tables": [], "symptoms": symptoms, "programs": programs}
+
+
+def down(state: str) -> dict[str, Any]:
+    return status(symptom("stream-flights", f"stream-flights is {state}", restarts="stream-flights"))
 
 
 @pytest.fixture
@@ -65,39 +67,47 @@ def watch(
 
 
 def test_a_stopped_stream_is_started_again(watch: Callable[..., tuple[Any, list[str]]]) -> None:
-    result, restarted = watch(status(down={"stream-flights": "STOPPED"}), status())
-    assert (result["restarted"], result["problems"], restarted) == (["stream-flights"], [], ["stream-flights"])
+    result, restarted = watch(down("STOPPED"), status())
+    assert (result["restarted"], result["symptoms"], restarted) == (["stream-flights"], [], ["stream-flights"])
 
 
 def test_a_stream_that_does_not_come_back_fails_the_task(watch: Callable[..., tuple[Any, list[str]]]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    down = status(down={"stream-flights": "BACKOFF"})
-    with pytest.raises(AirflowFailException, match="stream-flights was restarted and is BACKOFF"):
-        watch(down, down)
+    with pytest.raises(AirflowFailException, match=r"is BACKOFF\. stream-flights was restarted\.\n.*logs"):
+        watch(down("STOPPED"), down("BACKOFF"))
     with pytest.raises(AirflowFailException, match="spawn error"):
-        watch(down, comes_back=False)
+        watch(down("BACKOFF"), comes_back=False)
 
 
 def test_a_stall_restarts_the_driver_and_still_fails(watch: Callable[..., tuple[Any, list[str]]]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    with pytest.raises(AirflowFailException, match=r"12 records wait.*The driver was restarted"):
-        watch(status(stalled=["ingest: 12 records wait"]))
+    stalled = symptom("flights.ingest", "12 records wait", restarts="stream-flights")
+    with pytest.raises(AirflowFailException, match=r"^12 records wait\. stream-flights was restarted"):
+        watch(status(stalled), status())
 
 
-def test_for_a_platform_that_is_down_the_hint_is_to_start_it(watch: Callable[..., tuple[Any, list[str]]]) -> None:
+def test_the_watch_of_a_stream_fails_for_what_is_its_own(watch: Callable[..., tuple[Any, list[str]]]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    with pytest.raises(AirflowFailException, match=r"broker: not supervised.*\n.*\./twofold up"):
-        watch(status(missing=["broker"]))
+    others = [
+        symptom("trains.ingest", "trains.ingest has failed"),
+        symptom("stream-trains", "stream-trains is FATAL", restarts="stream-trains"),
+        {**symptom("flights.flights", "an output has failed"), "watched": False},
+    ]
+    result, restarted = watch(status(*others))
+    assert (result["symptoms"], restarted) == ([each["text"] for each in others], [])
+    own = [symptom(None, "All is down", hint="Start it."), symptom("flights.landings", "40 are lost", hint="Say so.")]
+    with pytest.raises(AirflowFailException, match=r"^All is down; 40 are lost\.\nHint: Start it\. Say so\."):
+        watch(status(*others, *own))
 
 
 def test_a_stream_of_a_domain_that_is_not_run_fails_the_task(watch: Callable[..., tuple[Any, list[str]]]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
     with pytest.raises(AirflowFailException, match=r"flights is not supervised.*\n.*\./twofold up"):
-        watch({**status(), "health": {}})
+        watch({**status(), "programs": {}})
 
 
 def test_while_the_platform_is_being_started_nothing_is_found(watch: Callable[..., tuple[Any, list[str]]]) -> None:
@@ -105,21 +115,6 @@ def test_while_the_platform_is_being_started_nothing_is_found(watch: Callable[..
 
     with exclusive(Settings.from_environment().start_lock), pytest.raises(AirflowSkipException, match="up is at work"):
         watch(status())
-
-
-def test_lost_records_fail_the_task_though_all_runs(watch: Callable[..., tuple[Any, list[str]]]) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
-
-    with pytest.raises(AirflowFailException, match=r"\[40, 60\) are lost: gone.*\n.*\./twofold acknowledge"):
-        watch(status(lost=["flights.landings, partition 2: offsets [40, 60) are lost: gone"]))
-    assert watch(status()) == ({"restarted": [], "problems": [], "versions": {}}, [])
-
-
-def test_a_lost_capture_fails_the_task(watch: Callable[..., tuple[Any, list[str]]]) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
-
-    with pytest.raises(AirflowFailException, match=r"flights\.planes: the slot is gone\.\n.*\./twofold doctor"):
-        watch(status(captures=["flights.planes: the slot is gone"]))
 
 
 def table(name: str, version: int | None) -> dict[str, Any]:

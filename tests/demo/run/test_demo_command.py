@@ -16,7 +16,7 @@ from twofold.demo.run.live_view import LiveTraffic, moving
 from twofold.demo.traffic.producer import Progress
 from twofold.infra.airflow.airflow_api import TaskState
 from twofold.infra.project.settings import Settings
-from twofold.status.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
+from twofold.status.parts.snapshot import Fault, PartitionState, QueryState, Snapshot, TableState, TopicState
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 TABLE = TableAccount(
@@ -61,7 +61,7 @@ def snapshot(*, lag: int | None = 0, behind: int | None = 0) -> Snapshot:
         tables=[
             TableState(name="flights.hours", strategy="stateful", rows=777, late=66, corrections=5, version=2),
         ],
-        problems=["[something] is wrong"],
+        faults={"[something]": Fault("it is wrong")},
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from twofold.infra.errors import BadSetting
 from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.signatures import secret_fault
-from twofold.infra.webhooks.webhook_secrets import add_missing, read_secrets, secrets_fault
+from twofold.infra.webhooks.webhook_secrets import add_missing, read_secrets, require_secrets
 
 
 def written(folder: Path, text: str, mode: int = 0o600) -> Path:
@@ -54,19 +54,22 @@ def test_nothing_is_written_to_a_file_of_yours(settings: Settings, tmp_path: Pat
     yours = replace(settings, webhook_secrets=str(written(tmp_path, "a.b = whsec_YQ==\n")))
     add_missing(yours, ["a.c"])
     assert yours.webhook_secrets_file.read_text() == "a.b = whsec_YQ==\n"
-    assert secrets_fault(yours, {"a.b": "standard"}) == ""
+    require_secrets(yours, {"a.b": "standard"})
     yours.webhook_secrets_file.chmod(0o644)
     with pytest.raises(BadSetting, match="mode 644"):
         add_missing(yours, ["a.b"])
     yours.webhook_secrets_file.chmod(0o600)
-    assert secrets_fault(yours, {"a.b": "standard", "a.c": "github"}) == "a.c has no secret"
+    with pytest.raises(BadSetting, match=r"^a\.c has no secret\n.*Add"):
+        require_secrets(yours, {"a.b": "standard", "a.c": "github"})
 
 
 def test_a_fault_says_which_secret_cannot_be_used(settings: Settings, tmp_path: Path) -> None:
-    assert secrets_fault(settings, {"a.b": "standard"}) == "", "the first `up` makes the file"
-    assert "cannot be read" in secrets_fault(replace(settings, webhook_secrets=str(tmp_path / "no")), {"a.b": "github"})
-    yours = replace(settings, webhook_secrets=str(written(tmp_path, "a.b = hush-hush\n")))
-    assert secrets_fault(yours, {"a.b": "github"}) == ""
+    require_secrets(settings, {"a.b": "standard"})  # the first `up` makes the file
+    nowhere = replace(settings, webhook_secrets=str(tmp_path / "no"))
+    require_secrets(nowhere, {})
+    with pytest.raises(BadSetting, match="cannot be read"):
+        require_secrets(nowhere, {"a.b": "github"})
+    require_secrets(replace(settings, webhook_secrets=str(written(tmp_path, "a.b = hush-hush\n"))), {"a.b": "github"})
     file = written(tmp_path, "a.b = a\n")
-    fault = secrets_fault(replace(settings, webhook_secrets=str(file)), {"a.b": "standard"})
-    assert fault == "a secret of a.b: expected base64, mostly with whsec_ before it"
+    with pytest.raises(BadSetting, match=r"a secret of a\.b: expected base64, mostly with whsec_ before it"):
+        require_secrets(replace(settings, webhook_secrets=str(file)), {"a.b": "standard"})

@@ -37,7 +37,7 @@ from twofold.outputs.follow.output_state import StateFile
 from twofold.outputs.refused_rows import REFUSED
 from twofold.outputs.resend import resend_all, resend_from
 from twofold.outputs.targets.open_target import open_target
-from twofold.status.parts.outputs import OutputReport, output_reports, outputs_finding
+from twofold.status.parts.outputs import OutputReport, output_reports
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.table import Table
 
@@ -102,10 +102,9 @@ def test_a_dead_destination_delays_no_other_output(lake: Lake, postgres: Server,
     assert "does not answer me" in errors["dead"]
     assert "has no destination 'no'" in errors["gone"]
     assert "secret" not in "".join(errors.values())
-    [finding] = outputs_finding(lake.settings, Registry({}, {table.full_name: table}))
-    assert not finding.ok
-    assert "plant.hours: dead: The database x at 127.0.0.1" in finding.found
-    assert outputs_finding(lake.settings, Registry({}, {})) == []
+    assert {name for name, report in reports(lake, table).items() if report.has_failed} == {"dead", "gone"}
+    assert "The database x at 127.0.0.1" in errors["dead"]
+    assert reports(lake) == {}
 
 
 def test_an_output_goes_on_when_its_server_is_back(lake: Lake, postgres: Server) -> None:

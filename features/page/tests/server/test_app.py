@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -43,7 +42,7 @@ from twofold.features.page.tests.small_platform import (
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import plain, shown
-from twofold.status.snapshot import Snapshot
+from twofold.status.parts.snapshot import Snapshot
 from twofold.status.store import Store
 
 PAGES = (
@@ -125,13 +124,13 @@ def test_home_says_what_needs_a_person_with_the_command_that_helps(settings: Set
     saved(settings)
     text = " ".join(" ".join(page(settings, "/").text).split())
     assert "2 things need a person" in text
-    assert "▲ the moon is down" in text
-    assert f"{BROKEN} : has failed: no column x ./twofold doctor" in text
+    assert "▲ moon: it is down ./twofold doctor" in text
+    assert f"✖ {BROKEN} : has failed: no column x ./twofold doctor" in text
     an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
-    saved(settings, replace(snapshot(), since={"the moon is down": an_hour_ago}))
-    since = f"the moon is down since {an_hour_ago:%Y-%m-%d %H:%M}, 1 h 00 min"
+    saved(settings, snapshot(since={"part-faulty moon": an_hour_ago}))
+    since = f"moon: it is down since {an_hour_ago:%Y-%m-%d %H:%M}, 1 h 00 min"
     assert since in " ".join(" ".join(page(settings, "/").text).split())
-    saved(settings, replace(snapshot(queries=[query("hours")]), problems=[]))
+    saved(settings, snapshot(queries=[query("hours")], faults={}))
     assert "Nothing needs you" in " ".join(page(settings, "/").text)
 
 
@@ -141,7 +140,7 @@ def test_a_platform_that_is_down_or_not_looked_at_is_no_healthy_one(settings: Se
     saved(settings, snapshot(processes=[]))
     assert "The platform is down." in page(settings, f"/tables/{HOURS}").text
     hour_ago = NOW.replace(year=NOW.year - 1)
-    saved(settings, replace(snapshot(at=hour_ago), problems=[]))
+    saved(settings, snapshot(at=hour_ago, queries=[], faults={}))
     text = page(settings, "/").text
     assert "This is old." in text
     assert "Nothing needs you" not in text
@@ -165,7 +164,7 @@ def test_a_table_shows_its_corrections_and_what_they_cost(settings: Settings, la
     assert "Unseen, 2 rows of the last 5 weeks would be wrong" in text
     assert "n: x → x!" in text
     assert f"{READINGS} p1 offset 8, late by 2 h 01 min" in text
-    saved(settings, replace(snapshot(at=NOW - timedelta(hours=1)), problems=[]))
+    saved(settings, snapshot(at=NOW - timedelta(hours=1)))
     earlier = " ".join(page(settings, f"/tables/{HOURS}").text)
     assert "No late record of the last 5 weeks" in earlier, "of the time of the other numbers"
     saved(settings)

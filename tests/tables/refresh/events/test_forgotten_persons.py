@@ -32,7 +32,7 @@ from twofold.infra.kafka.record_producer import producing
 from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.infra.keys.reader import Reader
 from twofold.infra.project.settings import Settings
-from twofold.status.parts.plain_text import plain_text_problems
+from twofold.status.parts.plain_text import plain_text_records
 from twofold.streaming.ingest.topic_writer import TopicWriter
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.topic import Topic
@@ -246,10 +246,10 @@ def test_plain_text_of_another_producer_is_a_problem_of_status(broker: Settings,
     assert found_in([platform.settings.home], [mail_of(2)]) == {}
     quarantined = pa.table(platform.lake.open(platform.topic.full_name + QUARANTINE).scan()).to_pylist()
     [refused] = [row for row in quarantined if any(reason.startswith("matches(mail") for reason in row["reasons"])]
-    [problem] = plain_text_problems(platform.lake, platform.registry, datetime.now(UTC))
+    [problem] = plain_text_records(platform.lake, platform.registry, datetime.now(UTC)).values()
     assert problem.startswith("bank.other_logins: 1 records of 7 days have values of persons in the clear")
     assert f"partition 1, offset {refused['_offset']} of the log" in problem
-    assert plain_text_problems(platform.lake, platform.registry, datetime.now(UTC) + timedelta(days=8)) == []
+    assert plain_text_records(platform.lake, platform.registry, datetime.now(UTC) + timedelta(days=8)) == {}
 
 
 def test_what_was_encrypted_as_a_whole_is_sent_again_by_persons_keys(broker: Settings, tmp_path: Path) -> None:

@@ -9,10 +9,16 @@ from datetime import date, datetime
 from twofold.batch.audit.topic_certificates import CertifiedTopic
 from twofold.batch.ledgers.audit_history import LastAudit
 from twofold.infra.capture.captured_table import CaptureState
+from twofold.infra.errors import TwofoldError
 from twofold.infra.process.supervisor import ProcessState
 from twofold.status.parts.outputs import OutputReport
 from twofold.status.parts.refused_records import Refused
 from twofold.tables.refresh.events.lost_offsets import Gap
+
+BROKER, INGEST = "broker", "ingest"
+"""The supervisor's name of the broker; the query that writes the events of a domain's topics."""
+FRESHNESS_S = 900.0
+"""Rows become visible this long after the broker had them; tables may declare another limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +89,7 @@ class QueryState:
             topics'.
         behind_s: seconds since the first of them; None as `behind`, and if none waits.
         error: why it has failed; empty while it runs.
+        fresh_within_s: its rows are to be visible so long after the broker had them.
     """
 
     domain: str
@@ -99,6 +106,16 @@ class QueryState:
     behind: int | None
     error: str
     behind_s: float | None = None
+    fresh_within_s: float = FRESHNESS_S
+
+    @property
+    def full_name(self) -> str:
+        """The domain and the query, which is also the full name of the table that it writes, if it writes one."""
+        return f"{self.domain}.{self.query}"
+
+    def idle_s(self, at: datetime) -> float:
+        """Returns the seconds from the last micro-batch to a moment."""
+        return (at - self.updated_at).total_seconds()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,44 +140,36 @@ class TableState:
     newest: datetime | date | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamHealth:
-    """The health of the stream of a domain; every finding is empty while nothing is wrong.
+@dataclass(frozen=True)
+class Fault:
+    """Why something cannot be used, and what helps against just that; empty: what helps against all of its kind."""
 
-    Attributes:
-        driver: the supervisor's name of the process that streams the domain.
-        down: supervised processes that do not run -> their state.
-        missing: processes that the supervisor should know and does not.
-        stalled: what waits although the driver runs; a restart may help.
-        failed: queries that cannot go on, and why; the driver starts them again by itself.
-        slow: what works too slowly.
-        lost: records that exist nowhere any more, and are not acknowledged.
-        captures: captured tables of a database whose changes do not arrive, or lack some.
-    """
+    message: str
+    hint: str = ""
 
-    driver: str
-    down: Mapping[str, str]
-    missing: Sequence[str]
-    stalled: Sequence[str]
-    failed: Sequence[str]
-    slow: Sequence[str]
-    lost: Sequence[str]
-    captures: Sequence[str]
+    @classmethod
+    def from_error(cls, error: Exception) -> Fault:
+        """Makes one of an error."""
+        return cls(error.message, error.hint or "") if isinstance(error, TwofoldError) else cls(str(error))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The whole platform.
+    """The whole platform: facts, of which `symptoms_of` says what is wrong.
 
     Attributes:
-        problems: what could not be read, or does not run; empty when all is well.
+        programs: domain -> what its stream needs of the supervisor: the broker, if it is ours, and its driver.
+        faults: part of the platform -> what is wrong with it; if it could not be read, what it would say is left out.
         gaps: records that are lost, as the ledger of gaps names them.
         removed: Delta tables that no file declares any more.
         captures: captured tables of the database; those that could not be looked at are left out.
         outputs: copies of tables that follow them.
+        refused: declaration -> why it is left out.
+        unproved: table that goes on, though a new one like it is refused -> what it lacks.
+        of_other_code: topics and tables with rows that are not known to be of the accepted code.
+        plain_text: topic -> its newest records with values of persons in the clear.
         not_run: domains that are declared and not chosen; nothing else here is of them.
-        health: domain -> the health of its stream.
-        since: symptom of a need -> when it was seen first, since nothing was seen of it.
+        since: kind and subject of a symptom -> when it was seen first, since it was last seen to be right.
     """
 
     at: datetime
@@ -168,13 +177,17 @@ class Snapshot:
     topics: Sequence[TopicState]
     queries: Sequence[QueryState]
     tables: Sequence[TableState]
-    problems: Sequence[str]
+    programs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    faults: Mapping[str, Fault] = field(default_factory=dict)
     gaps: Sequence[Gap] = ()
     removed: Sequence[str] = ()
     captures: Sequence[CaptureState] = ()
     outputs: Sequence[OutputReport] = ()
+    refused: Mapping[str, Fault] = field(default_factory=dict)
+    unproved: Mapping[str, str] = field(default_factory=dict)
+    of_other_code: Sequence[str] = ()
+    plain_text: Mapping[str, str] = field(default_factory=dict)
     not_run: Sequence[str] = ()
-    health: Mapping[str, StreamHealth] = field(default_factory=dict)
     since: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
