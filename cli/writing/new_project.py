@@ -75,22 +75,13 @@ from twofold import DataFrame, F, between, not_null, table
 def sales_by_hour(orders: DataFrame) -> DataFrame:
     """One row per shop and hour.
 
-    hour: start of the hour
-    closes_at: end of the hour
+    window_start: start of the hour
+    window_end: end of the hour
     orders: how many there were
     amount: their sum, in euros
     """
-    return (
-        orders.groupBy("shop", F.window("ordered_at", "1 hour"))
-        .agg(F.count("*").alias("orders"), F.sum("amount").alias("amount"))
-        .select(
-            "shop",
-            F.col("window.start").alias("hour"),
-            F.col("window.end").alias("closes_at"),
-            "orders",
-            "amount",
-        )
-    )
+    hours = orders.groupBy("shop", F.window("ordered_at", "1 hour"))
+    return hours.agg(F.count("*").alias("orders"), F.sum("amount").alias("amount"))
 ''',
     "samples/orders.jsonl": """\
 {"order_id": "a1", "shop": "north", "ordered_at": "2026-01-05T09:10:00Z", "amount": 4.5}
@@ -119,11 +110,12 @@ def test_orders_are_summed_by_shop_and_hour(assert_rows):
         "cafe.sales_by_hour",
         orders=ORDERS,
         gives=[
-            {"shop": "north", "hour": "2026-01-05T09:00", "orders": 2, "amount": 7.5},
-            {"shop": "south", "hour": "2026-01-05T09:00", "orders": 1, "amount": 5.0},
+            {"shop": "north", "window_start": "2026-01-05T09:00", "orders": 2, "amount": 7.5},
+            {"shop": "south", "window_start": "2026-01-05T09:00", "orders": 1, "amount": 5.0},
         ],
         gives_sql="""
-            SELECT shop, time_bucket(INTERVAL 1 hour, ordered_at) AS hour, count(*) AS orders, sum(amount) AS amount
+            SELECT shop, time_bucket(INTERVAL 1 hour, ordered_at) AS window_start, count(*) AS orders,
+                sum(amount) AS amount
             FROM orders GROUP BY ALL
         """,
     )

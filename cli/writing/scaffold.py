@@ -40,20 +40,11 @@ from twofold import DataFrame, F, between, not_null, table
 def ${name}(${input}: DataFrame) -> DataFrame:
     """One row per ${column} and hour.
 
-    hour: start of the hour
-    closes_at: end of the hour
+    window_start: start of the hour
+    window_end: end of the hour
     records: how many ${input} there were
     """
-    return (
-        ${input}.groupBy("${column}", F.window("${event_time}", "1 hour"))
-        .agg(F.count("*").alias("records"))
-        .select(
-            "${column}",
-            F.col("window.start").alias("hour"),
-            F.col("window.end").alias("closes_at"),
-            "records",
-        )
-    )
+    return ${input}.groupBy("${column}", F.window("${event_time}", "1 hour")).agg(F.count("*").alias("records"))
 ''')
 
 OVER_TABLE = Template('''"""What ${name} is, in one line for the people who query it."""
@@ -337,7 +328,7 @@ def write_table(name: str, *, domain: str, root: Path, reads: str | None = None)
     if isinstance(source, Topic):
         declaration = OVER_TOPIC.substitute(words, event_time=source.event_time)
         rows = [f'{{"{column}": {value}, "{source.event_time}": "2013-01-01T10:{minute}"}}' for minute in ("05", "50")]
-        hour = '"hour": "2013-01-01T10:00", "closes_at": "2013-01-01T11:00"'
+        hour = '"window_start": "2013-01-01T10:00", "window_end": "2013-01-01T11:00"'
         gives = f'{{"{column}": {value}, {hour}, "records": 2}}'
     else:
         declaration = OVER_TABLE.substitute(words)

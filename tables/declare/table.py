@@ -157,6 +157,7 @@ class Table(Parameters):
         lineage: column -> the columns of inputs that its value is made of, `input.column`, as far as that is known.
         untraced: column -> why it may be made of others, too.
         influences: which rows count, and which row they go to -> the columns of inputs that decide it.
+        window: the column with a window of time that the function returns; its rows have its start and end instead.
         result_columns: the columns of its rows, in order, if they are known without Spark.
     """
 
@@ -171,6 +172,7 @@ class Table(Parameters):
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
     untraced: Mapping[str, str] = field(default_factory=dict)
     influences: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    window: str = ""
     result_columns: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -285,6 +287,11 @@ class Draft:
     def inputs(self) -> tuple[str, ...]:
         """Names of the topics and tables that the function reads, in the order of its parameters."""
         return tuple(inspect.signature(self.derive).parameters)
+
+    def columns_of(self, parameter: str) -> list[str]:
+        """Lists the columns that a parameter names."""
+        value = self.given.get(parameter) or ()
+        return [value] if isinstance(value, str) else [column for column in value if isinstance(column, str)]
 
 
 def _taking(parameters: Callable[P, object]) -> Callable[[Callable[..., R]], Callable[P, R]]:

@@ -161,7 +161,7 @@ def test_tables_in_a_checkout_become_those_of_a_project(
     ]
     monkeypatch.setenv(VARIABLE, str(folder))
     assert Settings.from_environment({}).home == checkout / ".twofold"
-    assert load(folder / "tables").require_sound().find_table("sales_by_hour").closes_at == "closes_at"
+    assert load(folder / "tables").require_sound().find_table("sales_by_hour").closes_at == "window_end"
     with pytest.raises(BadArgument, match="has no domain of yours"):
         init(str(tmp_path / "other"), folder / "tests")
     assert not (tmp_path / "other").exists()
