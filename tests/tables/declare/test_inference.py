@@ -578,6 +578,31 @@ def test_rows_that_depend_on_others_need_no_invented_range(tmp_path: Path) -> No
     assert registry.strategy(registry.find_table("each")) == "append"
 
 
+def test_a_table_without_parentheses_is_what_one_without_parameters_is(tmp_path: Path) -> None:
+    text = BY_WINDOW.format(given="", window='F.window("read_at", "1 hour")', more="")
+    bare, called = (
+        plant(tmp_path / name, t=written_so).find_table("t")
+        for name, written_so in [("bare", edited(text, "@table()", "@table")), ("called", text)]
+    )
+    assert inference_of(bare) == inference_of(called) != {}
+    assert (bare.full_name, fingerprint(bare)) == ("plant.t", fingerprint(called))
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        (
+            "@table\ndef t(readings):\n    return readings.select('value')\n",
+            "needs primary_key, which cannot be inferred",
+        ),
+        ("@table('1 hour')\ndef t(readings):\n    return readings\n", "'1 hour'.: expected parameters by their names"),
+    ],
+)
+def test_a_table_without_what_it_needs_says_so(tmp_path: Path, text: str, refusal: str) -> None:
+    with pytest.raises(BadDeclaration, match=refusal):
+        plant(tmp_path, t=text)
+
+
 UNREAD = """\
 @table(primary_key=["sensor", "nth"], recompute_by=["sensor"])
 def unread(readings):
