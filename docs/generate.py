@@ -273,7 +273,7 @@ def dags() -> str:
     """Every DAG of a domain: its page in Airflow, its params, its tasks."""
     os.environ.setdefault("AIRFLOW_HOME", tempfile.gettempdir())  # is read at import; nothing is written there
     from twofold.dags.dag_defaults import Domain
-    from twofold.dags.dag_docs import PAGES as pages
+    from twofold.dags.dag_docs import KINDS, template
     from twofold.dags.table_dags import make_dags
     from twofold.dags.topic_dags import TOPIC_DAGS
     from twofold.infra.airflow.dag_names import FORGET
@@ -288,11 +288,11 @@ def dags() -> str:
     # Of the DAGs that each table has, the one with the most params stands for all.
     of_kind = {dag.dag_id.split(".")[1]: dag for dag in sorted(make_dags(registry, "flights"), key=_params)}
     of_kind[FORGET] = TOPIC_DAGS[FORGET](Domain(name="flights", topics=(), tables=(), registry=registry))
-    for kind in pages:
+    for kind in KINDS:
         dag = of_kind[kind]
-        lines = pages[kind].replace("{command}", "twofold").replace("{domain}", "<domain>")
-        lines = lines.replace("{driver}", "stream-<domain>")
-        about = re.sub(r"\{(tables|topics|rules)\}\n*", "", lines).split("\n", 1)[1].strip()
+        words = {"command": "twofold", "domain": "<domain>", "driver": "stream-<domain>"}
+        lines = template(kind).substitute(words, **dict.fromkeys(("tables", "topics", "rules"), ""))
+        about = lines.split("\n", 1)[1].strip()
         rows = [_param(name, dag.params.get_param(name)) for name in dag.params]
         params = f"\n{table(['param', 'name', 'default', 'meaning'], rows)}\n" if rows else ""
         name = ".<table>" if dag.dag_id.count(".") > 1 else ""

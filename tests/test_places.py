@@ -102,9 +102,9 @@ MOST_LINES_OF_A_PART = {
     "status": 2_650,
     "page": 1_850,
     "analysts": 850,
-    "dags": 2_750,
+    "dags": 2_500,
     "testing": 750,
-    "cli": 7_550,
+    "cli": 7_300,
     "demo": 4_050,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""
