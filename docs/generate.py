@@ -16,7 +16,6 @@ from typing import Any
 
 from docs.licences import licences
 from tests import ROOT
-from twofold.analysts.ledger_columns import LEDGERS
 from twofold.infra.project.project import VARIABLE
 from twofold.infra.project.settings import PREFIX, SECRETS, Settings
 from twofold.tables.algebra.refusal import Refusal
@@ -234,32 +233,19 @@ def settings() -> str:
 
 def ledgers() -> str:
     """The columns of ledgers, and those that the platform adds to events and quarantine."""
-    from twofold.batch.audit import topic_certificates
-    from twofold.batch.ledgers import run_ledgers as of_runs
-    from twofold.infra.keys import ended_keys
-    from twofold.outputs import refused_rows, revealed_places
+    from twofold.infra.delta.lake import descriptions_of
+    from twofold.status.ledgers import ledger_schemas
     from twofold.tables.declare.metadata_columns import OF_EVENTS, OF_QUARANTINE
     from twofold.tables.declare.topic import Topic
-    from twofold.tables.refresh.events import lost_offsets, transaction_offsets
     from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 
-    schemas = {
-        **of_runs._SCHEMAS,
-        lost_offsets.GAPS: lost_offsets.SCHEMA,
-        transaction_offsets.TRANSACTIONS: transaction_offsets.SCHEMA,
-        refused_rows.REFUSED: refused_rows.SCHEMA,
-        revealed_places.REVEALED: revealed_places.SCHEMA,
-        ended_keys.FORGOTTEN: ended_keys.SCHEMA,
-        topic_certificates.CERTIFICATES: topic_certificates._SCHEMA,
-    }
-    if set(schemas) != set(LEDGERS):
-        raise ValueError(f"analysts/ledger_columns.py describes {sorted(LEDGERS)}; there are {sorted(schemas)}")
     any_topic = Topic(schema={"at": "timestamp", "id": "string"}, event_time="at", message_key="id", dedup_keys=["id"])
     added = [field for field in events_schema(any_topic) if field.name.startswith("_")]
     about = 'Ledgers are Delta tables: `twofold sql "FROM ledger.corrections"`.'
     parts = [f"# Ledgers and columns of the platform\n\n{GENERATED}{about}\n"]
-    for name, ledger in LEDGERS.items():
-        parts.append(f"## {name}\n\n{ledger.description}\n\n{_columns(schemas[name], ledger.columns)}\n")
+    for name, schema in ledger_schemas().items():
+        rows, meaning = descriptions_of(schema)
+        parts.append(f"## {name}\n\n{rows}\n\n{_columns(schema, meaning)}\n")
     parts.append(f"## Columns of events\n\nAfter the declared fields.\n\n{_columns(added, OF_EVENTS)}\n")
     parts.append(f"## Columns of quarantine\n\n{_columns(QUARANTINE_SCHEMA, OF_QUARANTINE)}\n")
     return "\n".join(parts)

@@ -92,16 +92,16 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 17_700,
+    "infra": 17_750,
     "quality": 1_550,
     "tables": 13_850,
     "streaming": 3_600,
     "outputs": 3_150,
     "batch": 8_600,
     "intake": 950,
-    "status": 2_650,
+    "status": 2_700,
     "page": 1_850,
-    "analysts": 850,
+    "analysts": 650,
     "dags": 2_500,
     "testing": 750,
     "cli": 7_300,
