@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twofold.analysts.ledger_columns import LEDGERS
 from twofold.analysts.table_views import connect, create_bare_views, create_view
 from twofold.infra import COMMAND
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DUCKDB
+from twofold.tables.declare.declaration_files import RESERVED_DOMAIN
 from twofold.tables.declare.metadata_columns import OF_QUARANTINE
 from twofold.tables.declare.table import Table
 
@@ -167,8 +167,8 @@ class _Writing:
         topic = name.removesuffix(QUARANTINE)
         if topic != name and topic in self.registry.topics:
             return f"Records of {topic} that were refused, with all reasons.", OF_QUARANTINE
-        if ledger := LEDGERS.get(name):
-            return ledger.description, ledger.columns
+        if name.split(".")[0] == RESERVED_DOMAIN:
+            return self.lake.descriptions(name)
         declared = self.registry.tables.get(name) or self.registry.topics.get(name)
         return declared.description if declared else "", self.registry.descriptions.get(name, {})
 

@@ -180,11 +180,13 @@ def _ensure_topics(settings: Settings, registry: Registry) -> None:
     """
     from twofold.batch.ledgers.run_ledgers import Ledgers
     from twofold.infra.kafka.topic_admin import ensure_topics
+    from twofold.status.ledgers import describe_ledgers
     from twofold.tables.refresh.events.topic_specs import specs
 
     require_sealed(settings, registry.topics.values())
     ensure_topics(settings, specs(registry))
     Ledgers(Lake(settings)).ensure()
+    describe_ledgers(Lake(settings))
 
 
 def _write_views(settings: Settings, registry: Registry) -> None:

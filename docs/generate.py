@@ -16,7 +16,6 @@ from typing import Any
 
 from docs.licences import licences
 from tests import ROOT
-from twofold.analysts.ledger_columns import LEDGERS
 from twofold.infra.project.project import VARIABLE
 from twofold.infra.project.settings import PREFIX, SECRETS, Settings
 from twofold.tables.algebra.refusal import Refusal
@@ -234,32 +233,19 @@ def settings() -> str:
 
 def ledgers() -> str:
     """The columns of ledgers, and those that the platform adds to events and quarantine."""
-    from twofold.batch.audit import topic_certificates
-    from twofold.batch.ledgers import run_ledgers as of_runs
-    from twofold.infra.keys import ended_keys
-    from twofold.outputs import refused_rows, revealed_places
+    from twofold.infra.delta.lake import descriptions_of
+    from twofold.status.ledgers import ledger_schemas
     from twofold.tables.declare.metadata_columns import OF_EVENTS, OF_QUARANTINE
     from twofold.tables.declare.topic import Topic
-    from twofold.tables.refresh.events import lost_offsets, transaction_offsets
     from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 
-    schemas = {
-        **of_runs._SCHEMAS,
-        lost_offsets.GAPS: lost_offsets.SCHEMA,
-        transaction_offsets.TRANSACTIONS: transaction_offsets.SCHEMA,
-        refused_rows.REFUSED: refused_rows.SCHEMA,
-        revealed_places.REVEALED: revealed_places.SCHEMA,
-        ended_keys.FORGOTTEN: ended_keys.SCHEMA,
-        topic_certificates.CERTIFICATES: topic_certificates._SCHEMA,
-    }
-    if set(schemas) != set(LEDGERS):
-        raise ValueError(f"analysts/ledger_columns.py describes {sorted(LEDGERS)}; there are {sorted(schemas)}")
     any_topic = Topic(schema={"at": "timestamp", "id": "string"}, event_time="at", message_key="id", dedup_keys=["id"])
     added = [field for field in events_schema(any_topic) if field.name.startswith("_")]
     about = 'Ledgers are Delta tables: `twofold sql "FROM ledger.corrections"`.'
     parts = [f"# Ledgers and columns of the platform\n\n{GENERATED}{about}\n"]
-    for name, ledger in LEDGERS.items():
-        parts.append(f"## {name}\n\n{ledger.description}\n\n{_columns(schemas[name], ledger.columns)}\n")
+    for name, schema in ledger_schemas().items():
+        rows, meaning = descriptions_of(schema)
+        parts.append(f"## {name}\n\n{rows}\n\n{_columns(schema, meaning)}\n")
     parts.append(f"## Columns of events\n\nAfter the declared fields.\n\n{_columns(added, OF_EVENTS)}\n")
     parts.append(f"## Columns of quarantine\n\n{_columns(QUARANTINE_SCHEMA, OF_QUARANTINE)}\n")
     return "\n".join(parts)
@@ -273,7 +259,7 @@ def dags() -> str:
     """Every DAG of a domain: its page in Airflow, its params, its tasks."""
     os.environ.setdefault("AIRFLOW_HOME", tempfile.gettempdir())  # is read at import; nothing is written there
     from twofold.dags.dag_defaults import Domain
-    from twofold.dags.dag_docs import PAGES as pages
+    from twofold.dags.dag_docs import KINDS, template
     from twofold.dags.table_dags import make_dags
     from twofold.dags.topic_dags import TOPIC_DAGS
     from twofold.infra.airflow.dag_names import FORGET
@@ -288,11 +274,11 @@ def dags() -> str:
     # Of the DAGs that each table has, the one with the most params stands for all.
     of_kind = {dag.dag_id.split(".")[1]: dag for dag in sorted(make_dags(registry, "flights"), key=_params)}
     of_kind[FORGET] = TOPIC_DAGS[FORGET](Domain(name="flights", topics=(), tables=(), registry=registry))
-    for kind in pages:
+    for kind in KINDS:
         dag = of_kind[kind]
-        lines = pages[kind].replace("{command}", "twofold").replace("{domain}", "<domain>")
-        lines = lines.replace("{driver}", "stream-<domain>")
-        about = re.sub(r"\{(tables|topics|rules)\}\n*", "", lines).split("\n", 1)[1].strip()
+        words = {"command": "twofold", "domain": "<domain>", "driver": "stream-<domain>"}
+        lines = template(kind).substitute(words, **dict.fromkeys(("tables", "topics", "rules"), ""))
+        about = lines.split("\n", 1)[1].strip()
         rows = [_param(name, dag.params.get_param(name)) for name in dag.params]
         params = f"\n{table(['param', 'name', 'default', 'meaning'], rows)}\n" if rows else ""
         name = ".<table>" if dag.dag_id.count(".") > 1 else ""

@@ -12,19 +12,21 @@ import pyarrow as pa
 from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
-from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.lake import Lake, described
 from twofold.infra.sql.names import DATAFUSION
 
 REFUSED = "ledger.refused"
-SCHEMA = pa.schema(
+SCHEMA = described(
+    "One row per row of a table that an output cannot have, or whose change the receiver of a webhook refused. "
+    "Written before the output goes on without the row.",
     [
-        ("table", pa.string()),
-        ("output", pa.string()),
-        ("key", pa.string()),
-        ("version", pa.int64()),
-        ("recorded_at", pa.timestamp("us", "UTC")),
-        ("reason", pa.string()),
-    ]
+        ("table", pa.string(), "full name of the table"),
+        ("output", pa.string(), "name of the output"),
+        ("key", pa.string(), "JSON: the key of the row, as a copy would have it in `_key`"),
+        ("version", pa.int64(), "version of the table that has the row"),
+        ("recorded_at", pa.timestamp("us", "UTC"), "when the row was written"),
+        ("reason", pa.string(), "the answer of what holds the copy, or of the receiver"),
+    ],
 )
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
+from twofold.infra.delta.lake import described
 
 if TYPE_CHECKING:
     from twofold.infra.delta.lake import Lake
@@ -18,8 +19,17 @@ if TYPE_CHECKING:
 
 REVEALED = "ledger.revealed"
 _PLACE = ["table", "output", "kind", "destination"]
-SCHEMA = pa.schema(
-    [*((name, pa.string()) for name in _PLACE), ("is_gone", pa.bool_()), ("recorded_at", pa.timestamp("us", "UTC"))]
+SCHEMA = described(
+    "One row per place to which an output reveals values of persons, and place that has none any more. Written "
+    "before the first value; and by `twofold outputs erase`.",
+    [
+        ("table", pa.string(), "full name of the table"),
+        ("output", pa.string(), "name of the output"),
+        ("kind", pa.string(), "what holds the copy"),
+        ("destination", pa.string(), "name of its address; empty: the place that the kind has by default"),
+        ("is_gone", pa.bool_(), "whether nothing is there any more"),
+        ("recorded_at", pa.timestamp("us", "UTC"), "when the row was written"),
+    ],
 )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from twofold.infra import COMMAND
 from twofold.infra.errors import ProcessFailed, TwofoldError
+from twofold.infra.extras import missing_tool
 from twofold.infra.kafka.topic_admin import ensure_topics
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.process.kept_running import KeptRunning, Running, stop_on_signal
@@ -275,6 +276,7 @@ def finish(query: Running) -> None:
 
 def _reason(error: Exception | None) -> str:
     """Returns the most useful line of a stream's failure: its root cause, which Spark prints last."""
+    error = missing_tool(error) or error
     if isinstance(error, TwofoldError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

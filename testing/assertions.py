@@ -14,7 +14,7 @@ from twofold.infra.delta.lake import QUARANTINE
 from twofold.infra.duckdb_session import duckdb_utc
 from twofold.infra.errors import BadArgument
 from twofold.infra.keys.key_store import make_keys
-from twofold.tables.declare.analysis import empty_input
+from twofold.tables.declare.analysis import empty_input, rows_of
 from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.table import Draft, Table
@@ -106,7 +106,7 @@ def _empty_inputs(spark: SparkSession, registry: Registry, table: Table) -> dict
         if isinstance(source, Topic):
             found[name] = empty_input(spark, source, table)
         else:
-            found[name] = spark.createDataFrame([], source.derive(**_empty_inputs(spark, registry, source)).schema)
+            found[name] = spark.createDataFrame([], rows_of(source, _empty_inputs(spark, registry, source)).schema)
     return found
 
 

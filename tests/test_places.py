@@ -92,19 +92,19 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 17_750,
+    "infra": 17_800,
     "quality": 1_550,
-    "tables": 13_800,
+    "tables": 13_850,
     "streaming": 3_600,
     "outputs": 2_700,
     "batch": 8_600,
     "intake": 950,
     "status": 2_650,
-    "analysts": 850,
-    "dags": 2_750,
+    "analysts": 650,
+    "dags": 2_400,
     "testing": 750,
-    "cli": 5_900,
-    "features": 2_450,
+    "cli": 5_650,
+    "features": 2_400,
     "demo": 5_500,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""
@@ -125,7 +125,7 @@ def test_no_part_of_the_product_outgrows_its_limit() -> None:
     assert sum(lines.values()) > 60_000
 
 
-MOST_LOCALS_OF_NOTHING = {"found": 167, "known": 80, "one": 339}
+MOST_LOCALS_OF_NOTHING = {"found": 162, "known": 79, "one": 338}
 """Variables and parameters of the product that say nothing of what they hold; a limit falls with their number.
 
 Of those that are left many are in code whose text is part of a fingerprint.

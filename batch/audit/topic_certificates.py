@@ -14,7 +14,7 @@ from twofold.batch.audit.hash_buckets import HASH, row_hash, totals
 from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
-from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.lake import Lake, described
 from twofold.infra.instants import epoch_ms
 from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
@@ -30,21 +30,23 @@ CERTIFICATES = "ledger.certificates"
 BLOCK = 10_000
 """Offsets of one block."""
 _KEPT_MS = 30 * 86_400_000  # what Delta keeps of older versions by default
-_SCHEMA = pa.schema(
+SCHEMA = described(
+    "One row per block of 10,000 offsets of a topic that passed an audit as a whole. Written by `twofold audit "
+    "TOPIC`; `twofold certify TOPIC` compares the tables with it, without the log.",
     [
-        ("topic", pa.string()),
-        ("run", pa.string()),
-        ("recorded_at", TIMESTAMP),
-        ("events_version", pa.int64()),
-        ("quarantine_version", pa.int64()),
-        ("partition", pa.int32()),
-        ("start", pa.int64()),
-        ("end", pa.int64()),
-        ("events", pa.int64()),
-        ("quarantined", pa.int64()),
-        ("total", pa.string()),
-        ("xor", pa.int64()),
-    ]
+        ("topic", pa.string(), "full name of the topic"),
+        ("run", pa.string(), "id of the run"),
+        ("recorded_at", TIMESTAMP, "when the row was written"),
+        ("events_version", pa.int64(), "version of the events table"),
+        ("quarantine_version", pa.int64(), "version of the quarantine table"),
+        ("partition", pa.int32(), "partition of the topic"),
+        ("start", pa.int64(), "first offset"),
+        ("end", pa.int64(), "first offset after the range"),
+        ("events", pa.int64(), "rows of events in the block"),
+        ("quarantined", pa.int64(), "rows of quarantine in the block"),
+        ("total", pa.string(), "sum of the row hashes"),
+        ("xor", pa.int64(), "exclusive or of the row hashes"),
+    ],
 )
 
 
@@ -131,11 +133,11 @@ def write_certificate(lake: Lake, topic: Topic, run: str, versions: tuple[int, i
     """Stores the fingerprints of the two tables at these versions, of events and of quarantine."""
     from deltalake.exceptions import CommitFailedError
 
-    lake.ensure(CERTIFICATES, _SCHEMA, statistics=["topic", "run", "recorded_at"])
+    lake.ensure(CERTIFICATES, SCHEMA, statistics=["topic", "run", "recorded_at"])
     now = datetime.now(UTC)
     head = {"topic": topic.full_name, "run": run, "recorded_at": now}
     head |= {"events_version": versions[0], "quarantine_version": versions[1]}
-    rows = pa.Table.from_pylist([{**head, **asdict(block)} for block in blocks], schema=_SCHEMA)
+    rows = pa.Table.from_pylist([{**head, **asdict(block)} for block in blocks], schema=SCHEMA)
     if len(rows):
         Writer(lake, CERTIFICATES, keep_small=compact_without_history).append_new(
             f"certificates/{topic.full_name}", lambda: rows

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from twofold.batch.ledgers.causes import RECORD, Causes, CausingRecord, Changed, ChangedRows, span_of
-from twofold.batch.ledgers.reconcile_position import COLUMNS, POSITIONS, ReconcilePosition, reconcile_positions
+from twofold.batch.ledgers.reconcile_position import POSITIONS, ReconcilePosition, reconcile_positions
 from twofold.batch.ledgers.run_result import RUNS, Audited, RunResult, TopicCheck, run_name, started_at
 from twofold.infra.delta.change_feed import naming_what_is_gone, side_of
 from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import CommitTag, Writer
-from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.lake import Lake, described
 from twofold.infra.delta.logged_commit import LoggedCommit
 from twofold.infra.errors import ChangesGone
 from twofold.infra.instants import epoch_ms
@@ -35,64 +35,81 @@ if TYPE_CHECKING:
 EVIDENCE, CORRECTIONS = "ledger.evidence", "ledger.corrections"
 _log = logging.getLogger("twofold.ledgers")
 
-_RUNS_SCHEMA = pa.schema(
-    [
-        ("run", pa.string()),
-        ("table", pa.string()),
-        ("cause", pa.string()),
-        ("recorded_at", TIMESTAMP),
-        ("touched", pa.int64()),
-        ("scopes", pa.int64()),
-        ("inserted", pa.int64()),
-        ("updated", pa.int64()),
-        ("deleted", pa.int64()),
-        ("unexplained", pa.int64()),
-        ("files_written", pa.int64()),
-        ("version_before", pa.int64()),
-        ("version_after", pa.int64()),
-        ("seconds", pa.float64()),
-        ("fingerprint", pa.string()),
-        ("turn", pa.int64()),
-        ("turns", pa.int64()),
-        ("rows", pa.int64()),
-        ("buckets", pa.int64()),
-        ("differing", pa.int64()),
-        ("excused", pa.int64()),
-        ("approved_by", pa.string()),
-    ]
+_CAUSES = (
+    "`late`, `upstream`, `replay`, `backfill`, `definition`, `repair`, `rebuild`, `rollback` or `audit`; of a topic "
+    "`audit_offsets`, `audit_log` or `audit_database`"
 )
-_EVIDENCE_SCHEMA = pa.schema(
+_RUNS_SCHEMA = described(
+    "One row per batch run and table, or one of the two tables of a topic. Written last, when all that the run did "
+    "is in the other ledgers.",
     [
-        ("run", pa.string()),
-        ("table", pa.string()),
-        ("source", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("late_by_ms", pa.int64()),
-        ("event_ms", pa.int64()),
-        ("scope", pa.string()),
-        ("start_ms", pa.int64()),
-        ("end_ms", pa.int64()),
-        ("recorded_at", TIMESTAMP),
-    ]
+        ("run", pa.string(), "id of the run"),
+        ("table", pa.string(), "full name of the table"),
+        ("cause", pa.string(), _CAUSES),
+        ("recorded_at", TIMESTAMP, "when the row was written"),
+        ("touched", pa.int64(), "input rows that can have changed the table"),
+        ("scopes", pa.int64(), "groups of rows that were recomputed"),
+        ("inserted", pa.int64(), "rows inserted"),
+        ("updated", pa.int64(), "rows updated"),
+        ("deleted", pa.int64(), "rows deleted"),
+        ("unexplained", pa.int64(), "rows that differ although nothing touched them; of a topic what is wrong with it"),
+        ("files_written", pa.int64(), "data files of the publication"),
+        (
+            "version_before",
+            pa.int64(),
+            "version of the Delta table before the publication; `rollback --run` undoes the run",
+        ),
+        ("version_after", pa.int64(), "version after it"),
+        ("seconds", pa.float64(), "duration"),
+        ("fingerprint", pa.string(), "fingerprint of the definition that computed the rows"),
+        ("turn", pa.int64(), "audit: which share of the rows was recomputed"),
+        ("turns", pa.int64(), "audit: of how many shares"),
+        ("rows", pa.int64(), "audit: rows compared"),
+        ("buckets", pa.int64(), "audit: hash buckets compared"),
+        ("differing", pa.int64(), "audit: buckets that differ"),
+        ("excused", pa.int64(), "audit: rows that differ and that something in flight explains"),
+        ("approved_by", pa.string(), "who approved, where approval was asked for"),
+    ],
 )
-_CORRECTIONS_SCHEMA = pa.schema(
+_EVIDENCE_SCHEMA = described(
+    "One row per record that caused a recomputation. Written before anything is published.",
     [
-        ("table", pa.string()),
-        ("key", pa.string()),
-        ("change", pa.string()),
-        ("before", pa.string()),
-        ("after", pa.string()),
-        ("cause", pa.string()),
-        ("run", pa.string()),
-        ("version", pa.int64()),
-        ("recorded_at", TIMESTAMP),
-        ("fingerprint", pa.string()),
-        ("evidence", pa.list_(RECORD)),
-        ("inputs", pa.string()),
-        ("records", pa.int64()),
-        ("latest_ms", pa.int64()),
-    ]
+        ("run", pa.string(), "id of the run"),
+        ("table", pa.string(), "full name of the table"),
+        ("source", pa.string(), "topic of the record; or the upstream table, where its change has no record"),
+        ("partition", pa.int32(), "partition of the record"),
+        ("offset", pa.int64(), "offset of the record"),
+        ("late_by_ms", pa.int64(), "how late it was, in milliseconds: `_late_by_ms` of the record"),
+        ("event_ms", pa.int64(), "event time of the changed input row, epoch milliseconds"),
+        ("scope", pa.string(), "JSON: the values of `recompute_by` of the rows that it may affect"),
+        ("start_ms", pa.int64(), "the rows that it may affect are dated from here, epoch milliseconds; null: any time"),
+        ("end_ms", pa.int64(), "the rows that it may affect are dated before this, epoch milliseconds; null: any time"),
+        ("recorded_at", TIMESTAMP, "when the row was written"),
+    ],
+)
+_CORRECTIONS_SCHEMA = described(
+    "One row per table row that batch work changed. Written from the change data feed of the publication; what a "
+    "crash left out is added by the next run.",
+    [
+        ("table", pa.string(), "full name of the table"),
+        ("key", pa.string(), "JSON: the key of the row"),
+        ("change", pa.string(), "insert, update or delete"),
+        ("before", pa.string(), "JSON: the row before; null for an insert"),
+        ("after", pa.string(), "JSON: the row after; null for a delete"),
+        ("cause", pa.string(), "as in `ledger.runs`"),
+        ("run", pa.string(), "id of the run"),
+        ("version", pa.int64(), "version of the Delta table that has the change"),
+        ("recorded_at", TIMESTAMP, "when the row was written"),
+        ("fingerprint", pa.string(), "fingerprint of the definition that computed the rows"),
+        (
+            "evidence",
+            pa.list_(RECORD),
+            "the first 100 records that caused it; all are in `ledger.evidence` under the same run",
+        ),
+        ("inputs", pa.string(), "JSON: input -> version that was read"),
+        ("records", pa.int64(), "how many records caused it"),
+        ("latest_ms", pa.int64(), "the greatest lateness of all of them, milliseconds; null: that of one is not known"),
+    ],
 )
 # Commits of streams are looked through for those of batch runs; this many at most are looked through again.
 _COMMITS_READ_AGAIN = 100
@@ -103,9 +120,24 @@ _COUNTS = (
     *("files_written", "version_before", "version_after", "seconds", "approved_by"),
 )
 _AUDIT_COUNTS = ("turn", "rows", "buckets", "differing", "excused", "unexplained", "seconds")
-_POSITIONS_SCHEMA = pa.schema([*((name, pa.string()) for name in COLUMNS), ("recorded_at", TIMESTAMP)])
+_POSITIONS_SCHEMA = described(
+    "One row per table: where its next reconcile starts. Written at the end of a reconcile; by one that found "
+    "nothing to do, once 100 commits have passed.",
+    [
+        ("table", pa.string(), "full name of the table"),
+        ("consumed", pa.string(), "JSON: input -> version through which its changes were processed"),
+        ("stream", pa.string(), "id of the stream whose output was reconciled"),
+        (
+            "pending",
+            pa.string(),
+            "JSON: scopes that reach open rows, each with the time at which the next of them closes",
+        ),
+        ("fingerprint", pa.string(), "fingerprint of the definition that computed the rows"),
+        ("recorded_at", TIMESTAMP, "when the row was written"),
+    ],
+)
 LEDGERS = (RUNS, EVIDENCE, CORRECTIONS, POSITIONS)
-_SCHEMAS = {
+SCHEMAS = {
     RUNS: _RUNS_SCHEMA,
     EVIDENCE: _EVIDENCE_SCHEMA,
     CORRECTIONS: _CORRECTIONS_SCHEMA,
@@ -124,7 +156,7 @@ class Ledgers:
 
     def ensure(self) -> None:
         """Creates the missing ledgers, so that analysts can query each of them."""
-        for name in _SCHEMAS:
+        for name in SCHEMAS:
             self._ensure(name)
 
     def position(self, table: str) -> ReconcilePosition:
@@ -317,7 +349,7 @@ class Ledgers:
 
     def _ensure(self, name: str) -> None:
         """Creates the ledger, or adds the columns that it did not have yet."""
-        schema = _SCHEMAS[name]
+        schema = SCHEMAS[name]
         self._lake.ensure(name, schema, statistics=[column for column in _STATISTICS if column in schema.names])
         self._lake.extend(name, schema)
 
@@ -344,9 +376,9 @@ class Ledgers:
             since_ms: the earliest time at which one of them was recorded.
             bounds: further conditions, in DataFusion's SQL.
         """
-        columns = columns or _SCHEMAS[name].names
+        columns = columns or SCHEMAS[name].names
         if name not in self._writers and not self._lake.exists(name):
-            return pa.schema([_SCHEMAS[name].field(column) for column in columns]).empty_table()
+            return pa.schema([SCHEMAS[name].field(column) for column in columns]).empty_table()
         conditions = [f'"table" = {DATAFUSION.literal(table)}', *bounds]
         if since_ms is not None:
             conditions.append(f"recorded_at >= {DATAFUSION.moment(TIMESTAMP, since_ms - _SLACK_MS)}")

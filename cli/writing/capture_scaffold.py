@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING
 
 from twofold.cli.parsing import require_name
+from twofold.cli.writing.template_files import template
 from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
@@ -52,32 +52,6 @@ TYPES = {
 _TABLE = re.compile(r"([a-z_][a-z0-9_]*)\.([a-z_][a-z0-9_]*)\Z")
 _SIZED = re.compile(r"\((\d+)(?:,(-?\d+))?\)")
 _MOST_DIGITS = 38
-
-TOPIC = Template('''"""Changes of ${table} in the database.
-
-${descriptions}
-"""
-
-from twofold import changes_of
-
-TOPIC = changes_of(
-    "${table}",
-    columns={
-${columns}
-    },
-    primary_key=${key},
-)
-''')
-COPY = Template('''"""${table} as the database has it."""
-
-from twofold import DataFrame, ${imports}
-
-
-@table(${parameters})
-def ${name}(${name}_changes: DataFrame) -> DataFrame:
-    """One row per ${per}."""
-    return latest_rows(${arguments})
-''')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +163,8 @@ def topic_text(table: CapturedTable) -> str:
     """Writes the source of the topic's file."""
     columns = "\n".join(f'        "{name}": "{kind}",' for name, kind in table.columns.items())
     words = description_lines(table.columns)
-    return TOPIC.substitute(table=table.table, descriptions=words, columns=columns, key=_listed(table.key))
+    key = _listed(table.key)
+    return template("captured_topic.py").substitute(table=table.table, descriptions=words, columns=columns, key=key)
 
 
 def copy_text(table: CapturedTable) -> str:
@@ -198,7 +173,7 @@ def copy_text(table: CapturedTable) -> str:
     rules = [f'not_null("{name}")' for name in table.not_null]
     parameters = {"checks": f"[{', '.join(rules)}]"} if rules else {}
     arguments = {"": f"{table.name}_changes", "key": _listed(table.key), "columns": _listed(others)}
-    return COPY.substitute(
+    return template("captured_copy.py").substitute(
         table=table.table,
         name=table.name,
         per=", ".join(table.key),

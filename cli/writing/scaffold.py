@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Annotated, TypeGuard
 
 import typer
@@ -17,6 +16,7 @@ from rich.markup import escape
 from twofold.cli.console import make_table, out
 from twofold.cli.parsing import require_name
 from twofold.cli.writing.capture_scaffold import description_lines
+from twofold.cli.writing.template_files import template
 from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.project import project
@@ -30,92 +30,6 @@ if TYPE_CHECKING:
     from twofold.tables.declare.topic import Topic
 
 app = typer.Typer(no_args_is_help=True, help="Write a new declaration, with its test.")
-
-OVER_TOPIC = Template('''"""What ${name} is, in one line for the people who query it."""
-
-from twofold import DataFrame, F, between, not_null, table
-
-
-@table(watermark="2 hours", checks=[not_null("${column}"), between("records", 1, None)])
-def ${name}(${input}: DataFrame) -> DataFrame:
-    """One row per ${column} and hour.
-
-    hour: start of the hour
-    closes_at: end of the hour
-    records: how many ${input} there were
-    """
-    return (
-        ${input}.groupBy("${column}", F.window("${event_time}", "1 hour"))
-        .agg(F.count("*").alias("records"))
-        .select(
-            "${column}",
-            F.col("window.start").alias("hour"),
-            F.col("window.end").alias("closes_at"),
-            "records",
-        )
-    )
-''')
-
-OVER_TABLE = Template('''"""What ${name} is, in one line for the people who query it."""
-
-from twofold import DataFrame, F, between, not_null, table
-
-
-@table(checks=[not_null("${column}"), between("records", 1, None)])
-def ${name}(${input}: DataFrame) -> DataFrame:
-    """One row per ${column}.
-
-    records: how many rows of ${input} it has
-    """
-    return ${input}.groupBy("${column}").agg(F.count("*").alias("records"))
-''')
-
-TEST = Template('''"""The table ${full_name}: what it says, and that the stream and the batch say the same."""
-
-
-def test_rows_in_rows_out(assert_rows):
-    assert_rows(
-        "${full_name}",
-        ${input}=[${given}],
-        gives=[${gives}],
-    )
-
-
-def test_the_stream_and_the_batch_agree_after_reconcile(assert_parity):
-    assert_parity("${full_name}")
-''')
-
-TOPIC = Template('''"""What ${name} are, in one line for the people who query them.
-
-${descriptions}
-"""
-
-from twofold import ${imports}
-
-TOPIC = Topic(
-    schema={
-${schema}
-    },
-    event_time="${event_time}",
-    message_key="${key}",
-    dedup_keys=[${dedup_keys}],
-    partitions=${partitions},
-    unknown_fields="keep",  # in the column _rest; "refuse" quarantines records that have others
-)
-''')
-
-TOPIC_TEST = Template('''"""The topic ${full_name}: records of its sample become events."""
-
-RECORDS = [
-${records}
-]
-
-
-def test_records_of_the_sample_become_events(assert_events):
-    assert_events("${full_name}", RECORDS)
-''')
-
-DOMAIN = Template('"""What the domain ${name} is about, in one line."""\n')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +157,7 @@ def write_domain(name: str, *, root: Path) -> Path:
     if path.parent.exists():
         raise BadArgument(f"{path.parent} exists already.", hint="Choose another name.")
     path.parent.mkdir()
-    path.write_text(DOMAIN.substitute(name=name), encoding="utf-8")
+    path.write_text(f'"""What the domain {name} is about, in one line."""\n', encoding="utf-8")
     return path
 
 
@@ -283,7 +197,7 @@ def write_topic(
             hint=f"In the sample that is {' or '.join(sample.times) or 'none'}.",
         )
     schema, columns = sample.with_columns(paths)
-    text = TOPIC.substitute(
+    text = template("topic.py").substitute(
         name=name,
         imports="Topic, field" if any(map(_lies_within, schema.values())) else "Topic",
         descriptions=description_lines(schema),
@@ -294,7 +208,7 @@ def write_topic(
         dedup_keys=", ".join(_quoted(columns[path]) for path in identities[0]),
     )
     records = "\n".join(f"    {line.encode()!r}," for line in sample.first)
-    test = TOPIC_TEST.substitute(full_name=f"{domain}.{name}", records=records)
+    test = template("topic_test.py").substitute(full_name=f"{domain}.{name}", records=records)
     chosen = [
         ("event_time", times[0], times[1:]),
         ("dedup_keys", ", ".join(identities[0]), [",".join(columns) for columns in identities[1:4]]),
@@ -335,16 +249,18 @@ def write_table(name: str, *, domain: str, root: Path, reads: str | None = None)
     column = _grouping(source) if isinstance(source, Topic) else source.primary_key[0]
     value, words = _literal(column, registry), {"name": name, "input": source.name, "column": column}
     if isinstance(source, Topic):
-        declaration = OVER_TOPIC.substitute(words, event_time=source.event_time)
+        declaration = template("table_of_topic.py").substitute(words, event_time=source.event_time)
         rows = [f'{{"{column}": {value}, "{source.event_time}": "2013-01-01T10:{minute}"}}' for minute in ("05", "50")]
-        hour = '"hour": "2013-01-01T10:00", "closes_at": "2013-01-01T11:00"'
+        hour = '"window_start": "2013-01-01T10:00", "window_end": "2013-01-01T11:00"'
         gives = f'{{"{column}": {value}, {hour}, "records": 2}}'
     else:
-        declaration = OVER_TABLE.substitute(words)
+        declaration = template("table_of_table.py").substitute(words)
         rows = [f'{{"{column}": {value}}}'] * 2
         gives = f'{{"{column}": {value}, "records": 2}}'
     full_name = f"{domain}.{name}"
-    test = TEST.substitute(full_name=full_name, input=source.name, given=", ".join(rows), gives=gives)
+    test = template("table_test.py").substitute(
+        full_name=full_name, input=source.name, given=", ".join(rows), gives=gives
+    )
     return _write(name, domain, declaration, test, root)
 
 

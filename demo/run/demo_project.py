@@ -12,19 +12,6 @@ from twofold.infra.project.project import VARIABLE, Project, found_project
 
 FOLDER = "twofold-demo"
 _COPIED = ("tables", "notebooks", "tests")
-_README = """\
-# The demo of Twofold
-
-Two domains: `flights`, a month of real flights from New York, and `shop`, a week of a shop.
-
-```sh
-twofold demo           # the whole platform on the flights; `twofold demo shop`: on the shop
-twofold status         # what runs, and how fresh each table is
-twofold sql "SELECT * FROM flights.carrier_days"
-pytest                 # rows in, rows out; stream and batch agree
-twofold down           # data stays
-```
-"""
 
 
 def enter_project(domain: str) -> Path | None:
@@ -50,7 +37,7 @@ def demo_files() -> dict[str, str]:
     """Reads the declarations, notebooks and tests of the demo."""
     demo = PACKAGE / "demo"
     files = [file for part in _COPIED for file in sorted((demo / part).rglob("*.py"))]
-    return {str(file.relative_to(demo)): file.read_text("utf-8") for file in files} | {"README.md": _README}
+    return {str(file.relative_to(demo)): file.read_text("utf-8") for file in [*files, demo / "README.md"]}
 
 
 def _has(project: Project | None, domain: str) -> bool:

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +37,7 @@ COPIES = "_copies"
 _log = logging.getLogger("twofold.lake")
 _COMMENT = "comment"
 """The metadata key in which Delta, Spark and catalogs keep the comment of a column."""
+_DESCRIPTION = "description"
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _ATTEMPTS = 3  # of a commit that meets others
 _WAITS_S = (0.05, 0.2, 0.5)  # for a commit that is being written
@@ -111,7 +112,7 @@ class Lake:
             schema=schema,
             mode="ignore",
             name=name.replace(".", "_"),
-            description=description,
+            description=description or descriptions_of(schema)[0] or None,
             configuration=properties,
         )
         self.write_checksum(name, 0)
@@ -152,6 +153,12 @@ class Lake:
             if text is not None and field_.metadata.get(_COMMENT) != text:
                 table.alter.set_column_metadata(field_.name, {_COMMENT: text})
                 self.write_checksum(name, table.version())
+
+    def descriptions(self, name: str) -> tuple[str, dict[str, str]]:
+        """Reads the comments of the table and of its columns."""
+        table = self.open(name)
+        comments = {field_.name: str(field_.metadata.get(_COMMENT) or "") for field_ in table.schema().fields}
+        return table.metadata().description or "", {name: text for name, text in comments.items() if text}
 
     def extend(self, name: str, schema: pa.Schema) -> None:
         """Adds the columns of a schema that the table lacks; existing rows have nulls in them.
@@ -324,6 +331,25 @@ class Lake:
         if version is not None:
             reader = reader.option("versionAsOf", version)
         return reader.load(self.uri(name))
+
+
+def described(rows: str, columns: Iterable[tuple[str, pa.DataType, str]]) -> pa.Schema:
+    """Builds the schema of a table that the platform writes itself.
+
+    Args:
+        rows: what a row is, and when it is written: the description of the table.
+        columns: name, type and meaning of each, which is its comment.
+    """
+    import pyarrow as pa
+
+    comments = [pa.field(name, kind, metadata={_COMMENT: meaning}) for name, kind, meaning in columns]
+    return pa.schema(comments, metadata={_DESCRIPTION: rows})
+
+
+def descriptions_of(schema: pa.Schema) -> tuple[str, dict[str, str]]:
+    """Returns the description of a table and the comments of its columns, as `described` was given them."""
+    comments = {field.name: (field.metadata or {}).get(_COMMENT.encode(), b"").decode() for field in schema}
+    return (schema.metadata or {}).get(_DESCRIPTION.encode(), b"").decode(), comments
 
 
 def with_comments(schema: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:

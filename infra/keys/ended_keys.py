@@ -12,24 +12,30 @@ import pyarrow as pa
 from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
-from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.lake import Lake, described
 from twofold.infra.errors import BadArgument
 
 if TYPE_CHECKING:
     from twofold.infra.project.settings import Settings
 
 FORGOTTEN = "ledger.forgotten"
-SCHEMA = pa.schema(
+SCHEMA = described(
+    "One row per end of a key, and person, look, and place that holds values of the person; no id is in it. Written"
+    " before the key goes, and once it has ended, by `forget --now` and `forget --certificate`.",
     [
-        ("ref", pa.string()),
-        ("kind", pa.string()),
-        ("forgotten_no", pa.int64()),
-        ("place", pa.string()),
-        ("part", pa.string()),
-        ("rows", pa.int64()),
-        ("readable", pa.int64()),
-        ("recorded_at", pa.timestamp("us", "UTC")),
-    ]
+        ("ref", pa.string(), "the person: a keyed hash of kind and id, which `forget KIND ID --ask` prints"),
+        ("kind", pa.string(), "kind of the person; `_day`: it was the key of a day"),
+        ("forgotten_no", pa.int64(), "number of the end of the key"),
+        ("place", pa.string(), "full name of the table; of an output, its table's and its own; empty: the end itself"),
+        (
+            "part",
+            pa.string(),
+            "`events`, `quarantine`, `table`, `ledger`, or the kind of output; `key`: the end itself",
+        ),
+        ("rows", pa.int64(), "rows with values of the person, which could be read before"),
+        ("readable", pa.int64(), "how many of them can be read now; null: the copy did not answer"),
+        ("recorded_at", pa.timestamp("us", "UTC"), "when the row was written"),
+    ],
 )
 
 

@@ -103,6 +103,13 @@ def scope_values(root: Relation) -> list[tuple[Expr, ...]]:
     return []
 
 
+def producer_of(root: Relation) -> Relation:
+    """Returns the relation that produces the result's rows, below filters, projections and limits."""
+    while isinstance(root, Filter | Project | Limit | Lookup):
+        root = root.input
+    return root
+
+
 def several(root: Relation) -> str:
     """Describes how a row can depend on several rows of an input; empty if it does not."""
     for one in relations(root):

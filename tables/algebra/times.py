@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from twofold.infra.duration import parse_duration
 from twofold.infra.errors import BadDeclaration
 from twofold.tables.algebra.dependencies import either, is_of, several
+from twofold.tables.algebra.keys import is_time_window
 from twofold.tables.algebra.relations import (
     Aggregate,
     Call,
@@ -21,6 +22,7 @@ from twofold.tables.algebra.relations import (
     Project,
     Relation,
     field_of,
+    relations,
 )
 
 _TRUNCATIONS = {"hour": "1 hour", "day": "1 day", "minute": "1 minute"}
@@ -66,6 +68,34 @@ def times_of(root: Relation, is_event_time: IsEventTime, *, never_closes: bool) 
     if isinstance(made_by, Join) and not any(several(side) for side in made_by.below):
         return TimeFacts(_of_join(root, made_by, is_event_time, never_closes=never_closes))
     return TimeFacts({})
+
+
+def window_times(column: str) -> dict[str, str]:
+    """Names the columns that a result has in the place of a window: name -> field of the window."""
+    return {f"{column}_start": "start", f"{column}_end": "end"}
+
+
+def with_window_times(root: Relation, given: Collection[str], *, has_key: bool) -> tuple[Relation, str]:
+    """Replaces the column that has the window of a group by columns of its start and end.
+
+    It stays if the result has its start or such columns already, and if the declaration names it, or another key.
+
+    Args:
+        given: columns that the declaration names, with its key if it `has_key`.
+
+    Returns:
+        The relation, and the name of the column that was replaced; empty: there is none, or more than one.
+    """
+    shown = {value for group in relations(root) if isinstance(group, Group) for value in group.shown}
+    windows = [column for column in root.columns if is_time_window(column.value) and column.value in shown]
+    if len(windows) != 1 or root.name_of(field_of(windows[0].value, "start")):
+        return root, ""
+    window, times = windows[0], window_times(windows[0].name)
+    if any(map(root.value, zip(times))) or window.name in given or (has_key and not times.keys() & {*given}):
+        return root, ""
+    split = [Named(name, field_of(window.value, part)) for name, part in times.items()]
+    columns = tuple(c for column in root.columns for c in (split if column == window else [column]))
+    return Project(input=root, computed=tuple(c.value for c in columns), columns=columns), window.name
 
 
 def window_start(root: Relation, group: Group, window: Call) -> str | None:

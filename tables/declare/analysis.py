@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from twofold.infra.errors import BadDeclaration, TwofoldError, nearest
 from twofold.infra.spark.lazy_frames import AsksForRows, only_lazily
 from twofold.infra.sql.impure_functions import IMPURE
+from twofold.infra.sql.names import SPARK
 from twofold.tables.algebra.mistake_list import require_none
 from twofold.tables.algebra.plan_mistakes import ASKS_FOR_ROWS, IMPURE_FUNCTION, NO_SUCH_COLUMN, OPEN_PART
 from twofold.tables.algebra.reading.called_functions import impure_function
 from twofold.tables.algebra.refusal import Refusal
 from twofold.tables.algebra.spark_functions import NEED_ORDER, ORDERED
+from twofold.tables.algebra.times import window_times
 from twofold.tables.declare.inference import RECORD
 from twofold.tables.declare.refusals.refused_names import NOT_RETURNED, PLATFORM, not_returned
 from twofold.tables.declare.refusals.refused_types import COLLATED, UNORDERED, UNSTORED, UNTIMELY
@@ -154,16 +156,21 @@ def _analyse(
 
 
 def rows_of(table: Table, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Calls the table's function.
+    """Calls the table's function; of a window that it returns the rows have the start and the end.
 
     Raises:
         BadDeclaration: it asks Spark a question.
     """
     try:
         with only_lazily(frames.values()):
-            return table.derive(**frames)
+            rows = table.derive(**frames)
     except AsksForRows as error:
         raise _mistake(table, ASKS_FOR_ROWS, function=error.method) from error
+    if not table.window:
+        return rows
+    times = [f"{SPARK.name(table.window)}.{part} AS {SPARK.name(c)}" for c, part in window_times(table.window).items()]
+    columns = ([*times] if name == table.window else [SPARK.name(name)] for name in rows.columns)
+    return rows.selectExpr(*(column for group in columns for column in group))
 
 
 def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclaration:

@@ -395,7 +395,9 @@ def _with_imports(tree: ast.AST, known: Mapping[str, object]) -> ast.AST:
     used = {name.id for name in read if isinstance(name.ctx, ast.Load)}
     names = {name: value for name in used if isinstance(value := known.get(name), SparkName)}
     imports = sorted((value.import_as(name) for name, value in names.items()), key=ast.unparse)
-    others = [d for d in function.decorator_list if not (isinstance(d, ast.Call) and _found(d.func, known) is table)]
+    others = [
+        d for d in function.decorator_list if _found(d.func if isinstance(d, ast.Call) else d, known) is not table
+    ]
     declared = copy.copy(function)
     declared.body, declared.decorator_list = [*imports, *function.body], others
     return ast.Module([declared], [])

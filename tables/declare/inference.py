@@ -24,6 +24,7 @@ from twofold.tables.algebra.dependencies import (
     copied,
     influences,
     lineage,
+    producer_of,
     read_twice,
     scope_of,
     scope_values,
@@ -43,19 +44,15 @@ from twofold.tables.algebra.relations import (
     Column,
     Distinct,
     Expr,
-    Filter,
     Group,
     Join,
-    Limit,
-    Lookup,
-    Project,
     Relation,
     Union,
     parts,
     relations,
 )
 from twofold.tables.algebra.relations import Source as Input
-from twofold.tables.algebra.times import TimeFacts, times_of, window_start
+from twofold.tables.algebra.times import TimeFacts, times_of, window_start, with_window_times
 from twofold.tables.algebra.value_kinds import is_exact, kind_of
 from twofold.tables.declare.declaration_files import DeclarationFile
 from twofold.tables.declare.refusals.refused_keys import (
@@ -97,6 +94,7 @@ class Inference:
         several: how a row can depend on several rows of an input; empty: it does not.
         groups: the columns that the function groups by, all of which it returns.
         other_time: the column by which the function makes windows, where that is not the event time.
+        window: the column with the window of a group, in whose place the table has its start and end; empty: none.
         key_lacks: the columns that the primary key that is given lacks to tell the rows apart; None: it does.
         mistakes: what is wrong with the function.
     """
@@ -113,6 +111,7 @@ class Inference:
     several: str = ""
     groups: Sequence[str] = ()
     other_time: str = ""
+    window: str = ""
     key_lacks: Sequence[str] | None = None
     mistakes: Sequence[PlanMistake] = ()
 
@@ -204,7 +203,9 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
         if isinstance(asked := fault.__cause__, AsksForRows):
             return replace(unread, mistakes=[replace(ASKS_FOR_ROWS.mistake(function=asked.method), runs=False)])
         return unread
-    return _Inferring(draft, root, sources).infer()
+    given = [name for what in NAMING for name in draft.columns_of(what)]
+    root, window = with_window_times(root, given, has_key="primary_key" in draft.given)
+    return replace(_Inferring(draft, root, sources).infer(), window=window)
 
 
 def kept(
@@ -234,7 +235,7 @@ def _digest(file: DeclarationFile, sources: Mapping[str, Source], columns: Mappi
         [name, type(s).__name__, s.event_time, _identity(s), columns[name], dict(_kinds(s))]
         for name, s in sources.items()
     ]
-    given = repr([file.draft.given.get(name) for name in ("primary_key", "sequence_by", "tolerances")])
+    given = repr([file.draft.given.get(name) for name in NAMING])
     return hashlib.sha256("\n".join([_own_code(), json.dumps(facts), given, *file.code.lines]).encode()).hexdigest()
 
 
@@ -260,7 +261,7 @@ def _kinds(source: Source) -> Mapping[str, str]:
 class _Inferring:
     def __init__(self, draft: Draft, root: Relation, sources: Mapping[str, Source]) -> None:
         self.draft, self.root, self.sources = draft, root, sources
-        self.made_by = _made_by(root)
+        self.made_by = producer_of(root)
         self.parameters: dict[str, Any] = {}
         self.reasons: dict[str, str] = {}
 
@@ -397,22 +398,13 @@ def _named(columns: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, list[s
     return {name: [f"{source}.{column}" for source, column in of] for name, of in columns.items() if of}
 
 
-def _made_by(root: Relation) -> Relation:
-    """Returns the relation that produces the result's rows, below filters, projections and limits."""
-    while isinstance(root, Filter | Project | Limit | Lookup):
-        root = root.input
-    return root
-
-
 def _wrong_names(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
     """Yields names that the result lacks, if all of its columns are known."""
     if inference.columns is None:
         return
     returned = {name.lower() for name in inference.columns}
     for what in NAMING:
-        value = draft.given.get(what) or ()
-        named = [value] if isinstance(value, str) else list(value)
-        missing = [column for column in named if isinstance(column, str) and column.lower() not in returned]
+        missing = [column for column in draft.columns_of(what) if column.lower() not in returned]
         if missing:
             yield NOT_RETURNED.error(**not_returned(draft.derive, what, missing, inference.columns))
 

@@ -14,8 +14,9 @@ from twofold.quality.rules import Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
-_INFERRED = {"several", "inferred", "redundant", "kinds", "lineage", "untraced", "influences", "result_columns"}
-BOUND = frozenset({"domain", "name", "description", *_INFERRED})
+FACTS = ("several", "kinds", "lineage", "untraced", "influences", "window")
+"""What the inference says of a table apart from its parameters."""
+BOUND = frozenset({"domain", "name", "description", *FACTS, "inferred", "redundant", "result_columns"})
 """Fields that no declaration gives: its folder, its name, the first line of the file's docstring, what is inferred."""
 
 

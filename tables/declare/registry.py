@@ -30,6 +30,7 @@ from twofold.tables.declare.declaration_files import (
 from twofold.tables.declare.inference import RECORD, Inference, complete, kept, plan_mistakes, redundant
 from twofold.tables.declare.metadata_columns import copied_descriptions
 from twofold.tables.declare.outputs.output import Output, output_mistakes
+from twofold.tables.declare.parameter_checks import FACTS
 from twofold.tables.declare.refusals.refused_keys import NO_COLUMN, OPEN_KEY, TAKEN
 from twofold.tables.declare.refusals.refused_names import UNKNOWN_INPUT
 from twofold.tables.declare.refusals.refused_times import NEVER_CLOSES
@@ -384,7 +385,7 @@ def _table(file: DeclarationFile, seen: Mapping[str, Sequence[str] | None], infe
     parameters = complete(draft, inference, seen)
     inferred = tuple(name for name, value in parameters.items() if name not in draft.given and value is not None)
     follows: dict[str, Any] = {
-        **{name: getattr(inference, name) for name in ("several", "kinds", "lineage", "untraced", "influences")},
+        **{name: getattr(inference, name) for name in FACTS},
         "inferred": inferred,
         "redundant": redundant(draft, inference, seen),
         "result_columns": inference.columns or (),

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, overload
 
 from twofold.infra.duration import parse_duration
 from twofold.infra.errors import BadDeclaration
@@ -44,7 +45,6 @@ NAMING = (
 )
 """The parameters of a table that name columns of its result."""
 P = ParamSpec("P")
-R = TypeVar("R")
 _LISTS = ("primary_key", "recompute_by", "sequence_by", "lineage_columns", "tags", "pure")
 _TABLE_DURATIONS = ("watermark", "depends_within", "freshness")
 
@@ -157,6 +157,7 @@ class Table(Parameters):
         lineage: column -> the columns of inputs that its value is made of, `input.column`, as far as that is known.
         untraced: column -> why it may be made of others, too.
         influences: which rows count, and which row they go to -> the columns of inputs that decide it.
+        window: the column with a window of time that the function returns; its rows have its start and end instead.
         result_columns: the columns of its rows, in order, if they are known without Spark.
     """
 
@@ -171,6 +172,7 @@ class Table(Parameters):
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
     untraced: Mapping[str, str] = field(default_factory=dict)
     influences: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    window: str = ""
     result_columns: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -286,22 +288,41 @@ class Draft:
         """Names of the topics and tables that the function reads, in the order of its parameters."""
         return tuple(inspect.signature(self.derive).parameters)
 
+    def columns_of(self, parameter: str) -> list[str]:
+        """Lists the columns that a parameter names."""
+        value = self.given.get(parameter) or ()
+        return [value] if isinstance(value, str) else [column for column in value if isinstance(column, str)]
 
-def _taking(parameters: Callable[P, object]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+
+class _Declares(Protocol[P]):
+    """The types of `@table`: it is called with the function alone, or with parameters first."""
+
+    @overload
+    def __call__(self, function: Derive, /) -> Draft: ...  # type: ignore[overload-overlap] # no parameter has a place
+    @overload
+    def __call__(self, *_: P.args, **given: P.kwargs) -> Callable[[Derive], Draft]: ...
+
+
+def _taking(parameters: Callable[P, object]) -> Callable[[Callable[..., Any]], _Declares[P]]:
     """Gives a function, for editors and type checkers, the parameters of another one."""
     return lambda function: function
 
 
 @_taking(Parameters)
-def table(**given: Any) -> Callable[[Derive], Draft]:
-    """Declares the function below as a table of the domain; `Parameters` says what each parameter means."""
+def table(function: Derive | None = None, /, **given: Any) -> Draft | Callable[[Derive], Draft]:
+    """Declares the function below as a table of the domain; `Parameters` says what each parameter means.
+
+    All of them follow from the function where it is given alone, as by `@table` without parentheses.
+    """
+    _require(function is None or callable(function), f"@table({function!r}): expected parameters by their names.")
     known = [parameter.name for parameter in fields(Parameters)]
     mistakes = {
         name: found_by(partial(require_known, [name], known, "@table"), *_checks_of(name, value))
         for name, value in given.items()
     }
     sound = {name: value for name, value in given.items() if not mistakes[name]}
-    return lambda function: Draft(function, sound, tuple(m for found in mistakes.values() for m in found))
+    declare = partial(Draft, given=sound, mistakes=tuple(chain.from_iterable(mistakes.values())))
+    return declare(function) if function else declare
 
 
 def _checks_of(name: str, value: Any) -> Iterator[Callable[[], object]]:

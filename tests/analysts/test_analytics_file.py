@@ -20,6 +20,7 @@ from twofold.analysts.analytics_file import write_analytics
 from twofold.analysts.table_views import connect
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
+from twofold.status.ledgers import describe_ledgers
 from twofold.streaming.query import progress
 from twofold.tables.declare.registry import Registry, load
 
@@ -85,6 +86,7 @@ def settings(tmp_path: Path) -> Settings:
     corrections = {"table": ["plant.hours"] * 3, "key": [key, key, '{"sensor":"b","hour":"2026-01-01T09:00:00+00:00"}']}
     corrections |= {"before": ["first", "second", "other"], "cause": ["late", "replay", "late"], "version": [3, 5, 4]}
     write_deltalake(lake.uri("ledger.corrections"), pa.table({**corrections, "recorded_at": times(TEN, TWELVE, TEN)}))
+    describe_ledgers(lake)
     return settings
 
 

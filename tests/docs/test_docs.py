@@ -17,11 +17,9 @@ from typer.main import get_command
 import docs.generate
 from tests import ROOT
 from tests.infra.project.projects import in_project
-from twofold.batch.ledgers import run_ledgers
 from twofold.cli.__main__ import app
-from twofold.outputs import refused_rows
+from twofold.status.ledgers import ledger_schemas
 from twofold.tables.declare import registry
-from twofold.tables.refresh.events import lost_offsets, transaction_offsets
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 
 OUTSIDE = ["README.md", "CONTRIBUTING.md", "tests/README.md"]
@@ -269,10 +267,7 @@ def _empty_lake() -> duckdb.DuckDBPyConnection:
     declared = registry.load()
     for schema in (*declared.domains, "ledger"):
         connection.execute(f"CREATE SCHEMA {schema}")
-    known = {f"ledger.{name.split('.')[1]}": schema for name, schema in run_ledgers._SCHEMAS.items()}
-    known[lost_offsets.GAPS] = lost_offsets.SCHEMA
-    known[transaction_offsets.TRANSACTIONS] = transaction_offsets.SCHEMA
-    known[refused_rows.REFUSED] = refused_rows.SCHEMA
+    known = ledger_schemas()
     for topic in declared.topics.values():
         known |= {topic.full_name: events_schema(topic), f"{topic.full_name}_quarantine": QUARANTINE_SCHEMA}
     for name, columns_of in known.items():

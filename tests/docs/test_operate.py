@@ -18,11 +18,19 @@ def test_every_port_of_the_page_is_a_default() -> None:
 
 
 def test_every_dag_that_a_page_names_exists() -> None:
-    from twofold.dags.dag_docs import PAGES as of_dags
+    from twofold.dags.dag_docs import KINDS
 
     named = {name for text in PAGES.values() for name in re.findall(r"`<domain>\.(\w+)`", text)}
     assert {"stream", "reconcile", "repair"} <= named
-    assert named - set(of_dags) == set()
+    assert named - set(KINDS) == set()
+
+
+def test_every_kind_of_dag_has_a_page_and_every_page_a_kind() -> None:
+    from twofold.dags.dag_docs import KINDS, template
+
+    words = {"tables", "topics", "rules", "command", "domain", "driver"}
+    assert {path.stem for path in (ROOT / "dags" / "pages").iterdir()} == {*KINDS}
+    assert {word for kind in KINDS for word in template(kind).get_identifiers()} == words
 
 
 def test_the_page_of_a_stream_names_the_log_of_its_driver() -> None:

@@ -102,6 +102,12 @@ def test_what_a_query_failed_with_is_reported_until_it_runs_again(
     assert [p.error for p in read(settings, "plant")] == [""]
 
 
+def test_a_query_without_a_package_says_which_extra_brings_it(settings: Settings) -> None:
+    QueryFailures(settings, "plant", "hours").note(ModuleNotFoundError("No module named 'fastavro'", name="fastavro"))
+    (failed,) = read(settings, "plant")
+    assert failed.error.startswith("The package fastavro, for records in Avro, is not installed.")
+
+
 def test_an_error_that_is_taken_back_undoes_no_micro_batch(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query whose first micro-batch ends just then would seem to be behind until its inputs change again."""
     progress.note_error(settings, "plant", "hours", "it failed")

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.delta_writer import CommitTag, Writer
-from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.lake import Lake, described
 from twofold.infra.errors import BadArgument
 from twofold.infra.offset_ranges import Range, Ranges, batches_of_size, spans, subtract, without
 from twofold.tables.refresh.events import transaction_offsets
@@ -21,8 +21,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GAPS = "ledger.gaps"
-SCHEMA = pa.schema(
-    [*transaction_offsets.SCHEMA, ("why", pa.string()), ("acknowledged_at", TIMESTAMP), ("because", pa.string())]
+SCHEMA = described(
+    "One row per range of offsets that is lost: neither ingested nor in the broker nor in the archive. Written "
+    "before ingest advances past the range.",
+    [
+        *transaction_offsets.COLUMNS,
+        ("why", pa.string(), "where the records were looked for"),
+        (
+            "acknowledged_at",
+            TIMESTAMP,
+            "when a person acknowledged the loss; null: not yet, and status, audit and DAG fail",
+        ),
+        ("because", pa.string(), "the reason that this person gave"),
+    ],
 )
 _KEY = ("topic", "log", "partition", "start", "end")
 

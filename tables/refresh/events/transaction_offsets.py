@@ -10,7 +10,7 @@ import pyarrow as pa
 from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
-from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.lake import Lake, described
 from twofold.infra.offset_ranges import Range, Spans, joined, subtract
 from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.refresh.events.record_decoder import TIMESTAMP
@@ -19,15 +19,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TRANSACTIONS = "ledger.transactions"
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("start", pa.int64()),
-        ("end", pa.int64()),
-        ("recorded_at", TIMESTAMP),
-        ("log", pa.string()),
-    ]
+COLUMNS = [
+    ("topic", pa.string(), "full name of the topic"),
+    ("partition", pa.int32(), "partition of the topic"),
+    ("start", pa.int64(), "first offset"),
+    ("end", pa.int64(), "first offset after the range"),
+    ("recorded_at", TIMESTAMP, "when the row was written"),
+    ("log", pa.string(), "the topic's id on the broker; a topic that is deleted and created again has another one"),
+]
+SCHEMA = described(
+    "One row per range of offsets taken by transaction markers and aborted records. Written by audits, when they "
+    "have read the log there.",
+    COLUMNS,
 )
 
 

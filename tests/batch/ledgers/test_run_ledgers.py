@@ -205,7 +205,7 @@ def test_a_correction_has_the_lateness_of_its_latest_record_named_or_not(
 
 
 def test_a_ledger_of_an_earlier_platform_gets_the_column_that_it_lacks(lake: Lake, hours: Writer) -> None:
-    now = ledgers_module._SCHEMAS[CORRECTIONS]
+    now = ledgers_module.SCHEMAS[CORRECTIONS]
     before = now.remove(now.get_field_index("latest_ms"))
     lake.ensure(CORRECTIONS, before, statistics=["table", "run", "recorded_at"])
     old = pa.Table.from_pylist(

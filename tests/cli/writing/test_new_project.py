@@ -16,8 +16,10 @@ import yaml
 
 from tests import ROOT
 from tests.tables.declared import written
-from twofold.cli.writing.new_project import FILES, init, write_project
+from twofold.cli.writing.new_project import init, write_project
+from twofold.cli.writing.template_files import project_templates
 from twofold.infra.errors import BadArgument
+from twofold.infra.project.home_format import version
 from twofold.infra.project.project import FILE, VARIABLE
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
@@ -74,9 +76,21 @@ def made(tmp_path: Path) -> Path:
     """A project that was made by the command, with the jars of the checkout."""
     assert "cd my_platform" in run(tmp_path, "twofold", "init", "my_platform")
     folder = tmp_path / "my_platform"
-    assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == set(FILES)
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == {*project_templates()}
     (folder / FILE).write_text(f'cache = "{ROOT / ".twofold"}"\n{(folder / FILE).read_text()}')
     return folder
+
+
+def test_the_files_of_a_project_are_the_templates_byte_for_byte(tmp_path: Path) -> None:
+    folder, _ = write_project(tmp_path / "mine", extra="demo")
+    templates = ROOT / "cli" / "writing" / "templates" / "project"
+    files = {path.relative_to(templates): path.read_bytes() for path in templates.rglob("*") if path.is_file()}
+    assert len(files) > 10
+    for name, text in files.items():
+        words = {b"${name}": b"mine", b"${extra}": b"demo", b"${version}": version().encode(), b"$$": b"$"}
+        for word, value in words.items():
+            text = text.replace(word, value)
+        assert (folder / str(name).removesuffix(".template")).read_bytes() == text
 
 
 @pytest.mark.platform
@@ -131,10 +145,12 @@ def test_tables_in_a_checkout_become_those_of_a_project(
             "tables/declare/table.py": "",
             f"{sources}tables/flights/flights.py": "",
             f"{sources}tables/cafe/__init__.py": "",
-            f"{sources}tables/cafe/orders.py": FILES["tables/cafe/orders.py"].replace("from twofold", "from tables"),
-            f"{sources}tables/cafe/sales_by_hour.py": FILES["tables/cafe/sales_by_hour.py"].replace(
+            f"{sources}tables/cafe/orders.py": project_templates()["tables/cafe/orders.py"].template.replace(
                 "from twofold", "from tables"
             ),
+            f"{sources}tables/cafe/sales_by_hour.py": project_templates()[
+                "tables/cafe/sales_by_hour.py"
+            ].template.replace("from twofold", "from tables"),
             f"{tests}/test_sales_by_hour.py": """
                 from infra.settings import Settings
                 from tests.parity import assert_rows
@@ -161,7 +177,7 @@ def test_tables_in_a_checkout_become_those_of_a_project(
     ]
     monkeypatch.setenv(VARIABLE, str(folder))
     assert Settings.from_environment({}).home == checkout / ".twofold"
-    assert load(folder / "tables").require_sound().find_table("sales_by_hour").closes_at == "closes_at"
+    assert load(folder / "tables").require_sound().find_table("sales_by_hour").closes_at == "window_end"
     with pytest.raises(BadArgument, match="has no domain of yours"):
         init(str(tmp_path / "other"), folder / "tests")
     assert not (tmp_path / "other").exists()

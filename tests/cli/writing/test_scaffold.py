@@ -44,9 +44,9 @@ def checkout(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("reads", "strategy", "key"),
     [
-        ("departures", "stateful", ("carrier", "hour")),
-        ("weather", "stateful", ("airport", "hour")),
-        ("flights.arrivals", "stateful", ("carrier", "hour")),
+        ("departures", "stateful", ("carrier", "window_start")),
+        ("weather", "stateful", ("airport", "window_start")),
+        ("flights.arrivals", "stateful", ("carrier", "window_start")),
         ("flights", "touched", ("flight_id",)),
         ("carrier_days", "touched", ("carrier",)),
     ],
@@ -215,7 +215,7 @@ def test_the_event_time_and_the_identity_may_be_within_objects(tmp_path: Path) -
     decoded = Decoder(topic).decode(pa.Table.from_pylist(raw, schema=RAW_SCHEMA), None)
     assert (decoded.accepted["meta_id"].to_pylist(), decoded.rejected.to_pylist()) == (["e0", "e1", "e2"], [])
     assert write_table("hourly", domain="shops", root=tmp_path).declaration.exists()
-    assert registry.load(tmp_path / "tables").require_sound().find_table("hourly").primary_key == ("by", "hour")
+    assert registry.load(tmp_path / "tables").require_sound().find_table("hourly").primary_key == ("by", "window_start")
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_a_domain_of_ones_own_is_three_commands(tmp_path: Path) -> None:
     declared = registry.load(tmp_path / "tables").require_sound()
     topic = declared.find_topic("sales")
     assert (topic.event_time, topic.message_key, topic.dedup_keys) == ("sold_at", "id", ("id",))
-    assert declared.find_table("hourly").primary_key == ("shop", "hour")
+    assert declared.find_table("hourly").primary_key == ("shop", "window_start")
     assert declared.find_table("totals").primary_key == ("shop",)
     rows = [{"partition": 0, "offset": n, "value": line.encode()} for n, line in enumerate(lines(*SAMPLE))]
     decoded = Decoder(topic).decode(pa.Table.from_pylist(rows, schema=RAW_SCHEMA), None)
@@ -287,7 +287,7 @@ def test_each_column_of_what_it_writes_is_described(tmp_path: Path) -> None:
     a_domain(tmp_path)
     declared = registry.load(tmp_path / "tables").require_sound()
     assert {name: set(of) for name, of in declared.descriptions.items() if name != "shops.sales"} == {
-        "shops.hourly": {"shop", "hour", "closes_at", "records"},
+        "shops.hourly": {"shop", "window_start", "window_end", "records"},
         "shops.totals": {"shop", "records"},
     }
     described = declared.descriptions["shops.sales"]
@@ -328,7 +328,7 @@ def test_the_tests_that_are_written_pass(
 
 def test_rows_that_differ_are_named_by_their_key_and_by_what_differs(spark: SparkSession, tmp_path: Path) -> None:
     a_domain(tmp_path)
-    hour = {"hour": "2013-01-01T10:00"}
+    hour = {"window_start": "2013-01-01T10:00"}
     with pytest.raises(AssertionError) as refused:
         assert_rows(
             spark,
@@ -339,9 +339,9 @@ def test_rows_that_differ_are_named_by_their_key_and_by_what_differs(spark: Spar
         )
     assert str(refused.value).splitlines() == [
         "shops.hourly gives other rows:",
-        "differs: shop='a' hour=2013-01-01T10:00:00: records is 2, expected 3",
-        "missing: shop='c' records=1 hour='2013-01-01T10:00'",
-        "not expected: shop='b' records=1 hour=2013-01-01T10:00:00",
+        "differs: shop='a' window_start=2013-01-01T10:00:00: records is 2, expected 3",
+        "missing: shop='c' records=1 window_start='2013-01-01T10:00'",
+        "not expected: shop='b' records=1 window_start=2013-01-01T10:00:00",
     ]
 
 

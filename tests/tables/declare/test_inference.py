@@ -39,6 +39,11 @@ def hours(readings):
         F.col("window.start").alias("hour"), "sensor", F.col("window.end").alias("closes_at"), "n"
     )
 """
+BY_WINDOW = """\
+@table({given})
+def t(readings):
+    return readings.groupBy("sensor", {window}).agg(F.count("*").alias("n")){more}
+"""
 JOIN = """\
 @table(primary_key=["alarm"]{given})
 def alarmed(readings, alarms):
@@ -214,6 +219,58 @@ def inference_of(table: Table) -> dict[str, Any]:
             edited(HOURS.format(given=""), 'F.col("window.start").alias("hour"), ', ""),
             "groups by the start of its window, which it does not return",
             id="window without its start",
+        ),
+        pytest.param(
+            BY_WINDOW.format(given="", window='F.window("read_at", "2 hours", "1 hour")', more=""),
+            {
+                "primary_key": ("sensor", "window_start"),
+                "event_time": "window_start",
+                "depends_within": "2 hours",
+                "closes_at": "window_end",
+                "recompute_by": ("sensor",),
+            },
+            id="window that is returned itself",
+        ),
+        pytest.param(
+            BY_WINDOW.format(
+                given='primary_key=["visit_start", "sensor"]',
+                window='F.session_window("read_at", "6 hours").alias("visit")',
+                more="",
+            ),
+            {
+                "primary_key": ("visit_start", "sensor"),
+                "event_time": "visit_start",
+                "depends_within": "6 hours",
+                "ends_at": "visit_end",
+                "recompute_by": ("sensor",),
+            },
+            id="session that is returned itself, under another name",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    return sql("SELECT sensor, window, count(*) AS n FROM {readings}'
+            " GROUP BY sensor, window(read_at, '1 hour')\", readings=readings)\n",
+            {
+                "primary_key": ("sensor", "window_start"),
+                "event_time": "window_start",
+                "depends_within": "1 hour",
+                "closes_at": "window_end",
+                "recompute_by": ("sensor",),
+            },
+            id="window that SQL returns itself",
+        ),
+        pytest.param(
+            BY_WINDOW.format(given='primary_key=["window", "sensor"]', window='F.window("read_at", "1 hour")', more=""),
+            {"primary_key": ("window", "sensor"), "recompute_by": ("sensor",)},
+            id="window that is the key as it is",
+        ),
+        pytest.param(
+            BY_WINDOW.format(
+                given="",
+                window='F.window("read_at", "1 hour")',
+                more='.withColumn("window_end", F.col("window.end"))',
+            ),
+            "groups by the start of its window, which it does not return",
+            id="window with a column that is called as its end",
         ),
         pytest.param(
             JOIN.format(given="", how="left"),
@@ -519,6 +576,31 @@ def test_rows_that_depend_on_others_need_no_invented_range(tmp_path: Path) -> No
     registry = plant(tmp_path, ranked=ranked, each="@table()\ndef each(readings):\n    return readings\n")
     assert registry.strategy(registry.find_table("ranked")) == "touched"
     assert registry.strategy(registry.find_table("each")) == "append"
+
+
+def test_a_table_without_parentheses_is_what_one_without_parameters_is(tmp_path: Path) -> None:
+    text = BY_WINDOW.format(given="", window='F.window("read_at", "1 hour")', more="")
+    bare, called = (
+        plant(tmp_path / name, t=written_so).find_table("t")
+        for name, written_so in [("bare", edited(text, "@table()", "@table")), ("called", text)]
+    )
+    assert inference_of(bare) == inference_of(called) != {}
+    assert (bare.full_name, fingerprint(bare)) == ("plant.t", fingerprint(called))
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        (
+            "@table\ndef t(readings):\n    return readings.select('value')\n",
+            "needs primary_key, which cannot be inferred",
+        ),
+        ("@table('1 hour')\ndef t(readings):\n    return readings\n", "'1 hour'.: expected parameters by their names"),
+    ],
+)
+def test_a_table_without_what_it_needs_says_so(tmp_path: Path, text: str, refusal: str) -> None:
+    with pytest.raises(BadDeclaration, match=refusal):
+        plant(tmp_path, t=text)
 
 
 UNREAD = """\
