@@ -68,7 +68,7 @@ def healths_of(now: Snapshot, symptoms: Sequence[Symptom], catalog: Mapping[str,
         writer = f"{domain}.{INGEST}" if entry.kind == "topic" else name
         state, query = states.get(name), queries.get(writer)
         subjects = {None, BROKER, *now.programs.get(domain, ()), writer, name}
-        word, why = _judgement(now, state, query, [symptom for symptom in symptoms if symptom.subject in subjects])
+        word, why = _word_and_why(now, state, query, [symptom for symptom in symptoms if symptom.subject in subjects])
         above = {source: healths[source].lag.total_s for source in entry.inputs if source in healths}
         slowest = max(above, key=lambda source: above[source], default=None)
         inherited_s = above[slowest] if slowest else 0.0
@@ -78,7 +78,7 @@ def healths_of(now: Snapshot, symptoms: Sequence[Symptom], catalog: Mapping[str,
     return healths
 
 
-def _judgement(
+def _word_and_why(
     now: Snapshot, state: TopicState | TableState | None, query: QueryState | None, symptoms: Sequence[Symptom]
 ) -> tuple[Word, list[str]]:
     if state is None:

@@ -122,7 +122,7 @@ def status(as_json: Json = False) -> None:
         return
     print_status(now)
     for symptom in symptoms_of(now):
-        out.print(f"{_mark(symptom)} {escape(symptom.text)}[dim]: {escape(symptom.command)}[/]", soft_wrap=True)
+        out.print(f"{_mark(symptom)} {escape(symptom.text)} [dim]{escape(symptom.command)}[/]", soft_wrap=True)
     _print_not_run(registry)
     if now.open_gaps:
         topics = ", ".join(dict.fromkeys(gap.topic for gap in now.open_gaps))

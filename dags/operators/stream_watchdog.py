@@ -79,7 +79,7 @@ class StreamOperator(CommandOperator):
             stalled = [symptom for symptom in wrong if symptom["restarts"] not in ("", symptom["subject"])]
             wrong = stalled + [symptom for symptom in self._symptoms(status) if symptom not in stalled]
         if wrong:
-            texts, hints = "; ".join(s["text"] for s in wrong), dict.fromkeys(s["hint"] for s in wrong)
+            texts, hints = "; ".join(s["text"].rstrip(".") for s in wrong), dict.fromkeys(s["hint"] for s in wrong)
             after = f" {' and '.join(restarts)} was restarted." if restarts else ""
             raise _failure(f"{texts}.{after}", " ".join([*hints, f"Logs are in {settings.logs}."]))
         keep_closed_days(settings, status, self.domain)

@@ -90,8 +90,8 @@ def require_topics_of_slots(settings: Settings, registry: Registry) -> None:
     from twofold.infra.capture.debezium_connector import undeclared_slots
 
     if slots := undeclared_slots(settings, captures(load() if registry.not_run else registry)):
+        drops = ", ".join(f"pg_drop_replication_slot({POSTGRES.literal(slot)})" for slot in slots)
         raise CaptureFailed(
             f"no topic is declared for {', '.join(slots)}, and the database keeps its log for each",
-            hint=f"SELECT pg_drop_replication_slot({POSTGRES.literal(slots[0])}) gives one up; "
-            "its topic cannot continue then.",
+            hint=f"SELECT {drops} gives them up; their topics cannot continue then.",
         )

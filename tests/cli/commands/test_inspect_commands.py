@@ -66,7 +66,7 @@ def test_screens_fit_any_width(cli: Cli, monkeypatch: pytest.MonkeyPatch, width:
 def test_status_of_a_platform_that_is_down_says_so_and_shows_what_there_is(cli: Cli) -> None:
     ran = cli("status")
     assert ran.code == 0
-    assert "? The platform is down: ./twofold up" in ran.out
+    assert "? The platform is down ./twofold up" in ran.out
     assert "flights.departures" in ran.out
 
 
