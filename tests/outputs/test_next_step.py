@@ -15,13 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.outputs.followed_table import SCHEMA, FollowedTable, MemoryCopy, hour, key_of
-from twofold import between, to_postgres
+from twofold import between
 from twofold.infra.delta.delta_writer import CHANGE, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.errors import SchemaMismatch
+from twofold.infra.errors import BadArgument, SchemaMismatch
 from twofold.infra.project.settings import Settings
 from twofold.outputs import next_step as reading
 from twofold.outputs.next_step import Step
+from twofold.outputs.resend import resend_all, resend_from
 from twofold.outputs.view import KEY, View
 
 
@@ -256,6 +257,21 @@ def test_a_table_that_does_not_exist_yet_is_waited_for(followed: FollowedTable) 
     assert followed.step(MemoryCopy()) is None
 
 
+def test_versions_that_cannot_be_sent_again_are_named(followed: FollowedTable) -> None:
+    table, lake, copy = followed.table, followed.lake, MemoryCopy()
+    with pytest.raises(BadArgument, match=r"Nothing of plant\.hours was sent yet"):
+        resend_all(copy, lake, table)
+    for number in range(3):
+        followed.put(("a", number, None))
+    followed.follow(copy)
+    for version in (3, 9):
+        with pytest.raises(BadArgument, match=r"expected a version from 0 to 2; the copy of plant\.hours shows 3"):
+            resend_from(copy, lake, table, version)
+    followed.vacuum()
+    with pytest.raises(BadArgument, match="cannot be read: files of them were removed"):
+        resend_from(copy, lake, table, 1)
+
+
 KEYS = st.sampled_from(["a", "b", "c", "d", "e", "f", "g", None])
 ROWS = st.lists(
     st.tuples(KEYS, st.integers(0, 9), st.integers(0, 9).map(hour)), min_size=1, max_size=6, unique_by=lambda r: r[0]
@@ -264,21 +280,15 @@ EVENTS = st.one_of(
     st.tuples(st.just("put"), ROWS),
     st.tuples(st.just("remove"), st.sampled_from("abcdefg")),
     st.tuples(st.just("restore"), st.integers(0, 30)),
-    st.tuples(st.sampled_from(["compact", "vacuum", "create", "step", "step", "follow"]), st.none()),
+    st.tuples(st.sampled_from(["compact", "vacuum", "trim", "create", "step", "step", "follow"]), st.none()),
     st.tuples(st.just("close"), st.integers(0, 9)),
     st.tuples(
         st.just("output"),
-        st.sampled_from(
-            [
-                to_postgres(),
-                to_postgres(columns=["n"]),
-                to_postgres(when="closed"),
-                to_postgres(where=[between("n", 5, None)]),
-            ]
-        ),
+        st.sampled_from([{}, {"columns": ["k", "n"]}, {"when": "closed"}, {"where": [between("n", 5, None)]}]),
     ),
 )
 """What happens to a table or its output."""
+PLAIN = {"columns": None, "when": "changed", "where": ()}
 
 
 def happen(followed: FollowedTable, copy: Any, event: tuple[str, Any], restorable: list[int]) -> None:
@@ -294,7 +304,7 @@ def happen(followed: FollowedTable, copy: Any, event: tuple[str, Any], restorabl
         case "close":
             followed.close_through(hour(value))
         case "output":
-            followed.output = value
+            followed.with_output(**{**PLAIN, **value})
         case "step":
             followed.step(copy)
         case "follow":
@@ -308,7 +318,7 @@ def run_events(followed: FollowedTable, copy: Any, events: list[tuple[str, Any]]
     restorable = [0]
     for event in [*events, ("follow", None)]:
         happen(followed, copy, event, restorable)
-        if event[0] in ("vacuum", "create"):
+        if event[0] in ("vacuum", "trim", "create"):
             restorable = []
         restorable.append(max(followed.versions))
         at = copy.position()
