@@ -15,12 +15,7 @@ from twofold.infra import COMMAND
 from twofold.infra.delta.delta_writer import BEFORE, CHANGE
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting, WriteConflict
-from twofold.infra.postgres.database_connection import (
-    Connection,
-    connected_to,
-    parsed_address,
-    supervised_address,
-)
+from twofold.infra.postgres.database_connection import Connection, connected_to, parsed_address, supervised_address
 from twofold.infra.private_file import destination
 from twofold.infra.sql.names import POSTGRES
 from twofold.outputs.output_target import Target

@@ -80,9 +80,7 @@ class WebhookQueue(Target):
         """
         name = self._place.destination
         url, *secrets = destination(self._lake.settings.destinations, name).split()
-        faults = [
-            f"its secret cannot be used: {fault}" for text in secrets if (fault := secret_fault("standard", text))
-        ]
+        faults = [f"its secret cannot be used: {why}" for text in secrets if (why := secret_fault("standard", text))]
         if not secrets:
             faults.append("its secret is missing")
         with suppress(ValueError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import md5
@@ -189,7 +189,6 @@ class MemoryCopy(Target):
 
     kept: dict[str, dict[str, Any]] = field(default_factory=dict)
     at: Position | None = None
-    fails: Callable[[], None] = lambda: None
 
     def position(self) -> Position | None:
         return self.at

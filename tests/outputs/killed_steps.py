@@ -1,4 +1,4 @@
-"""Kills a step of an output at each of its writes, after which the table goes back: the step is not repeated."""
+"""Ends a process before one of the writes of an output's step."""
 
 from __future__ import annotations
 

@@ -43,6 +43,7 @@ class TestContract(TargetContract):
             rows=lambda moved, columns: indexed(moved),
             writes=[write for write in WRITES if write[1] != "_document"],
             revealing={"reveal": ["mail"], "text": ["mail", "note"]},
+            examples=25,
             folders=lambda: [lake.settings.home / "search"],
         )
 

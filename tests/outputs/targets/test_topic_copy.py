@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
@@ -64,33 +64,34 @@ def changes_of(moved: MovedOutput) -> list[Row]:
     return [{"key": key, **{side: value[side] for side in ("before", "after")}} for key, value in sent]
 
 
+def kind_of(broker: Settings, *, compacted: bool) -> Kind:
+    def rows(moved: MovedOutput, columns: Sequence[str]) -> list[Row]:
+        if not compacted:
+            return replayed(changes_of(moved))
+        return without_key(map(json.loads, NewestValues(broker, of_topic(moved).topic).look(decided=True).values()))
+
+    return Kind(
+        output=to_topic("copy", compacted=compacted, destination="there"),
+        address=f"kafka://{broker.bootstrap_servers}",
+        rows=rows,
+        writes=WRITES,
+        changes=changes_of,
+        examples=4,
+    )
+
+
 @pytest.mark.usefixtures("open_elsewhere")
 class TestContract(TargetContract):
     @pytest.fixture
     def kind(self, broker: Settings) -> Kind:
-        return Kind(
-            output=to_topic("copy", destination="there"),
-            address=f"kafka://{broker.bootstrap_servers}",
-            rows=lambda moved, columns: without_key(
-                map(json.loads, NewestValues(broker, of_topic(moved).topic).look(decided=True).values())
-            ),
-            writes=WRITES,
-            examples=4,
-        )
+        return kind_of(broker, compacted=True)
 
 
 @pytest.mark.usefixtures("open_elsewhere")
 class TestContractOfChanges(TargetContract):
     @pytest.fixture
     def kind(self, broker: Settings) -> Kind:
-        return Kind(
-            output=to_topic("copy", compacted=False, destination="there"),
-            address=f"kafka://{broker.bootstrap_servers}",
-            rows=lambda moved, columns: replayed(changes_of(moved)),
-            writes=WRITES,
-            changes=changes_of,
-            examples=4,
-        )
+        return kind_of(broker, compacted=False)
 
     def test_it_forgets_a_person(self, kind: Kind, lake: Lake) -> None:
         with pytest.raises(BadDeclaration, match="records of a topic that is not compacted stay"):
