@@ -53,14 +53,16 @@ def private_lines(file: Path, faults: Faults) -> Iterator[tuple[int, str, str]]:
         yield number, name, value
 
 
-def destination(place: str, name: str) -> str:
+def destination(place: str, name: str, form: str = "") -> str:
     """Returns the address of a name in the file of destinations.
 
     Args:
         place: the setting `destinations`: the path of the file; empty: there is none.
+        form: how it is written, `kafka://host:port`; empty: as its reader expects.
 
     Raises:
-        BadSetting: no file, a file that others can read, a line that is none, or no such name. No address is shown.
+        BadSetting: no file, a file that others can read, a line that is none, no such name, or another scheme. No
+            address is shown.
     """
     if not place:
         raise BadSetting(
@@ -87,4 +89,7 @@ def destination(place: str, name: str) -> str:
     if name not in addresses:
         names = ", ".join(addresses) or "none"
         raise BadSetting(f"{file} has no destination {name!r}.", hint=nearest(name, addresses, f"It has {names}."))
+    scheme, sign, _ = form.partition("://")
+    if not addresses[name].startswith(scheme + sign):
+        raise BadSetting(f"{file}: the destination {name!r}: expected {scheme}://...", hint=f"Write it as {form}.")
     return addresses[name]

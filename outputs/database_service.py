@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from twofold.infra.postgres import postgres_server
 from twofold.infra.process.service import ServerPort, Service, Wait
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.outputs.postgres_output import COPIES, PostgresOutput
+from twofold.tables.declare.outputs.postgres_output import COPIES
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.sources.captured_topic import captures
 
@@ -15,7 +15,7 @@ from twofold.tables.declare.sources.captured_topic import captures
 def _uses(settings: Settings, registry: Registry) -> tuple[bool, bool]:
     """Whether tables of the supervised database are captured, and whether it has copies."""
     is_captured = settings.supervises_database and bool(captures(registry))
-    return is_captured, any(isinstance(out, PostgresOutput) and not out.destination for _, out in registry.outputs())
+    return is_captured, any(out.server == postgres_server.NAME and not out.destination for _, out in registry.outputs())
 
 
 def _ready(settings: Settings, registry: Registry) -> Iterator[Wait]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from twofold.infra import COMMAND
 from twofold.infra.delta.change_feed import naming_what_is_gone, sides_of
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.lake import Lake
@@ -236,6 +237,14 @@ class _Reader:
                 there = page_of(self.lake, self.name, position, position.page, position.pages, show)
                 shows = _with_columns(there, should.schema)
         except ChangesGone:
+            if self.by_commit:
+                raise ChangesGone(
+                    f"{self.name}: what changed after the last version that was sent cannot be known: that version is "
+                    "gone, or the table was made again.",
+                    hint=f"{COMMAND} outputs resend {self.name} --from N sends what changed after version N, --from "
+                    "now only what changes from now on.",
+                    table=self.name,
+                ) from None
             shows = target.sent(should.schema, position.page, position.pages)
         return Step(changes=difference(should, shows, [KEY]), before=position, after=position.with_next_page())
 

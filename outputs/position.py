@@ -48,6 +48,11 @@ class Position:
         """The position as JSON."""
         return json.dumps(asdict(self))
 
+    @property
+    def ahead(self) -> Position:
+        """The heading; once all pages show it, the position itself."""
+        return self.heading or self
+
     def towards(self, heading: Position, pages: int) -> Position:
         """Returns this position with a heading, before its first page."""
         return replace(self, heading=heading, page=0, pages=pages)

@@ -14,6 +14,7 @@ from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import Lake, described
 from twofold.infra.sql.names import DATAFUSION
+from twofold.outputs.revealed_places import Place
 
 REFUSED = "ledger.refused"
 SCHEMA = described(
@@ -43,10 +44,10 @@ class Refused:
     reason: str
 
 
-def record_refused(lake: Lake, table: str, output: str, version: int, refused: Sequence[Refused]) -> None:
-    """Appends rows of a version that a copy refused, each once."""
+def record_refused(lake: Lake, place: Place, version: int, refused: Sequence[Refused]) -> None:
+    """Appends rows of a version that are left out of a copy from here on, each once."""
     lake.ensure(REFUSED, SCHEMA, statistics=["table", "output", "version"])
-    known: dict[str, str | int] = {"table": table, "output": output, "version": version}
+    known: dict[str, str | int] = {"table": place.table, "output": place.output, "version": version}
     condition = " AND ".join(f"{DATAFUSION.name(name)} = {DATAFUSION.literal(value)}" for name, value in known.items())
 
     def new() -> pa.Table:
@@ -59,7 +60,7 @@ def record_refused(lake: Lake, table: str, output: str, version: int, refused: S
         ]
         return pa.Table.from_pylist(rows, SCHEMA)
 
-    Writer(lake, REFUSED, keep_small=compact_without_history).append_new(f"refused/{table}/{output}", new)
+    Writer(lake, REFUSED, keep_small=compact_without_history).append_new(f"refused/{place.table}/{place.output}", new)
 
 
 def refused_counts(lake: Lake) -> Counter[tuple[str, str]]:

@@ -18,7 +18,7 @@ from twofold.outputs.view import KEY, View
 from twofold.tables.refresh.row_diff import difference, matching
 
 if TYPE_CHECKING:
-    from twofold.outputs.output_target import ChangeTarget, Target
+    from twofold.outputs.output_target import Target
     from twofold.tables.declare.outputs.output import Output
     from twofold.tables.declare.table import Table
 
@@ -74,7 +74,7 @@ def resend_from(target: Target, lake: Lake, table: Table, version: int) -> int:
     return len(changes)
 
 
-def resume(target: ChangeTarget, lake: Lake, table: Table, output: Output, version: int | None) -> int:
+def resume(target: Target, lake: Lake, table: Table, output: Output, version: int | None) -> int:
     """Has the changes sent next that come after a version of the table, whatever was sent; returns the version.
 
     Args:

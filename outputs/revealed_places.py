@@ -60,14 +60,6 @@ class Place(NamedTuple):
     def domain(self) -> str:
         return self.table.partition(".")[0]
 
-    @property
-    def full_name(self) -> str:
-        return self.table
-
-    @property
-    def name(self) -> str:
-        return self.table.partition(".")[2]
-
 
 def revealed_places(lake: Lake) -> list[Place]:
     """Returns the places that may have values in the clear, in order."""

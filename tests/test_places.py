@@ -94,9 +94,9 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 MOST_LINES_OF_A_PART = {
     "infra": 17_800,
     "quality": 1_550,
-    "tables": 13_850,
+    "tables": 13_900,
     "streaming": 3_600,
-    "outputs": 2_700,
+    "outputs": 2_550,
     "batch": 8_600,
     "intake": 950,
     "status": 2_650,
@@ -125,7 +125,7 @@ def test_no_part_of_the_product_outgrows_its_limit() -> None:
     assert sum(lines.values()) > 60_000
 
 
-MOST_LOCALS_OF_NOTHING = {"found": 162, "known": 79, "one": 338}
+MOST_LOCALS_OF_NOTHING = {"found": 157, "known": 79, "one": 334}
 """Variables and parameters of the product that say nothing of what they hold; a limit falls with their number.
 
 Of those that are left many are in code whose text is part of a fingerprint.

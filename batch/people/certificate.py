@@ -21,19 +21,11 @@ from twofold.infra.keys.key_store import KeyState, KeyStore
 from twofold.infra.sql.names import DATAFUSION
 from twofold.outputs.revealed_places import Place, revealed_places
 from twofold.outputs.targets.open_target import open_target
-from twofold.outputs.targets.search_index import SearchIndex
 from twofold.outputs.view import View
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.outputs.output import Output, kinds
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 
-_ELSEWHERE = {
-    "postgres": "the copy was written to new files; the write-ahead log and the backups of the database are its "
-    "operator's, and keep values until they are removed",
-    "topic": "the broker removes older records of the rows within a day; what consumers have stored is theirs",
-    "webhook": "the receiver is called with null for each row; what it has stored is its own",
-    "search": "the index was made again",
-}
 _ALWAYS = (
     f"Older backups of the keys have the key, until `{COMMAND} keys rotate` and the end of the old key of keys.",
     "Results of queries and exports are not called back.",
@@ -94,7 +86,7 @@ def certify(lake: Lake, registry: Registry, store: KeyStore, ref: str, state: Ke
         found = _look(lake, registry, store, state)
         if state.is_forgotten:
             _record(lake, ref, state, found)
-    copies = [f"{held.place}: {_ELSEWHERE[held.part]}." for held in found if held.part in _ELSEWHERE]
+    copies = [f"{held.place}: {kinds()[held.part].elsewhere}." for held in found if held.part in kinds()]
     for place in _undeclared(lake, registry):
         copies.append(f"{place}: it was revealed there, and is not declared so. {_REMOVED.format(place=place)}")
     at_ms = state.forget_at_ms
@@ -159,7 +151,7 @@ def _is_revised(lake: Lake, table: Table, output: Output, forgotten_no: int | No
         position = target.position()
     except TwofoldError:
         return False
-    if isinstance(target, SearchIndex) and target.has_another:
+    if target.has_another:
         return False
     if not output.reveal and position is not None:
         # Nothing is sent to a receiver any more that takes back what was sent.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.markup import escape
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from twofold.tables.declare.table import Table
 
 OutputName = Annotated[str, typer.Option("--output", metavar="NAME", help="The output, where TABLE has several.")]
+Declared = TypeVar("Declared", bound="Output")
 app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
 
@@ -61,20 +62,20 @@ def outputs_table(reports: Sequence[OutputReport]) -> RenderableType:
     return make_table("Outputs", ["output", "kind", "state", *numbers], lines, right=numbers, spare=["kind"])
 
 
-def chosen_output(declared: Table, name: str, kind: type[Output]) -> Output:
+def chosen_output(declared: Table, name: str, kind: type[Declared]) -> Declared:
     """Returns the output of a table with this name; without one the only output of the kind.
 
     Raises:
         BadArgument: the table has no such output, or several and none is named.
     """
-    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.outputs.output import Output, kinds
 
     outputs = {output.name_for(declared.name): output for output in declared.outputs if isinstance(output, kind)}
     if not outputs:
         one = "output" if kind is Output else f"output to_{kind.kind}"
         raise BadArgument(
             f"{declared.full_name} has no {one}.",
-            hint="A table declares them: outputs=[to_postgres()]; also to_search, to_topic, to_webhook.",
+            hint=f"A table declares them in outputs=[...]: {', '.join(f'to_{kind}()' for kind in sorted(kinds()))}.",
         )
     if (name or len(outputs) > 1) and name not in outputs:
         shown = f"no output {name!r}" if name else f"{len(outputs)} outputs"
@@ -101,7 +102,7 @@ def resend(
     """Send rows of TABLE to the copy of an output again: after the copy was edited, or restored from a backup."""
     from twofold.infra.delta.lake import Lake
     from twofold.outputs.resend import resend_all, resend_from, resume
-    from twofold.outputs.targets.open_target import open_change_target, open_target
+    from twofold.outputs.targets.open_target import open_target
     from twofold.tables.declare.outputs.output import Output
     from twofold.tables.declare.registry import load
 
@@ -110,11 +111,11 @@ def resend(
     if start != "now" and not start.isdecimal():
         raise BadArgument(f"--from {start}: expected a version of the table, or now.")
     lake, version = Lake(Settings.from_environment()), None if start == "now" else int(start)
+    target = open_target(lake, declared, chosen)
     if not chosen.is_read:
-        after = resume(open_change_target(lake, declared, chosen), lake, declared, chosen, version)
+        after = resume(target, lake, declared, chosen, version)
         out.print(f"{declared.full_name}: what changed after version {after} is sent next; {COMMAND} outputs shows it.")
         return
-    target = open_target(lake, declared, chosen)
     if version is None:
         resend_all(target, lake, declared)
         out.print(f"{declared.full_name}: the copy is compared with the table next; {COMMAND} outputs shows it.")
@@ -127,13 +128,15 @@ def resend(
 def retry(table: TableName, output: OutputName = "") -> None:
     """Send the changes of TABLE again that the receiver of a webhook has refused."""
     from twofold.infra.delta.lake import Lake
-    from twofold.outputs.targets.open_target import open_queue
+    from twofold.outputs.revealed_places import Place
+    from twofold.outputs.targets.webhook_queue import WebhookQueue
     from twofold.tables.declare.outputs.webhook_output import WebhookOutput
     from twofold.tables.declare.registry import load
 
     declared = load().find_table(table)
     chosen = chosen_output(declared, output, WebhookOutput)
-    changes = open_queue(Lake(Settings.from_environment()), declared, chosen).retry()
+    queue = WebhookQueue(Lake(Settings.from_environment()), Place.declared(declared, chosen), chosen)
+    changes = queue.retry()
     out.print(f"{declared.full_name}: {changes:,} refused changes wait again.")
 
 
@@ -177,14 +180,14 @@ def search(
 ) -> None:
     """Find the rows of TABLE by their words, best match first, in the index that its output to_search keeps."""
     from twofold.infra.delta.lake import Lake
-    from twofold.outputs.targets.open_target import open_target
+    from twofold.outputs.revealed_places import Place
     from twofold.outputs.targets.search_index import SearchIndex
     from twofold.tables.declare.outputs.search_output import SearchOutput
     from twofold.tables.declare.registry import load
 
     declared = load().find_table(table)
-    index = open_target(Lake(Settings.from_environment()), declared, chosen_output(declared, output, SearchOutput))
-    assert isinstance(index, SearchIndex)
+    chosen = chosen_output(declared, output, SearchOutput)
+    index = SearchIndex(Lake(Settings.from_environment()), Place.declared(declared, chosen), chosen)
     matches = index.find(" ".join(words), limit)
     if as_json:
         print_json(matches)

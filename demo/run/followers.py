@@ -27,7 +27,8 @@ from twofold.infra.process.twofold_command import PROGRAM
 from twofold.infra.project.settings import Settings
 from twofold.infra.sql.names import DUCKDB
 from twofold.outputs.next_step import next_step
-from twofold.outputs.targets.open_target import open_queue, open_sender
+from twofold.outputs.revealed_places import Place
+from twofold.outputs.targets.webhook_sender import WebhookSender
 from twofold.tables.declare.outputs.webhook_output import to_webhook
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
@@ -99,7 +100,8 @@ def call_receiver(settings: Settings, table: Table, count: Count) -> Followed:
         file.touch(mode=0o600)
         file.write_text(f"{NAME} = {url} {receiver.secret}\n")
         lake = Lake(replace(settings, destinations=str(file), webhook_networks=f"{HOST}/32"))
-        queue, sender = open_queue(lake, table, output), open_sender(lake, table, output)
+        sender = WebhookSender(lake, Place.declared(table, output), output)
+        queue = sender.queue
         queue.file.unlink(missing_ok=True)
         wanted = lake.rows(table.full_name)
 

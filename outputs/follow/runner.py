@@ -13,12 +13,12 @@ from twofold.infra.errors import ProcessFailed, WriteConflict
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.process.kept_running import KeptRunning, stop_on_signal
 from twofold.infra.process.polling_thread import PollingThread
+from twofold.infra.project.code_names import Name, resolve
 from twofold.outputs.follow.output_state import StateFile
 from twofold.outputs.next_step import next_step
 from twofold.outputs.revealed_places import Place, note_revealed
-from twofold.outputs.targets.open_target import open_queue, open_sender, open_target
+from twofold.outputs.targets.open_target import open_target
 from twofold.tables.declare.outputs.output import Output
-from twofold.tables.declare.outputs.webhook_output import WebhookOutput
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 
@@ -54,42 +54,24 @@ def run(settings: Settings, registry: Registry) -> None:
         for table, output in registry.outputs():
             if output.reveal:  # a copy that is older than the ledger is in it from here on
                 note_revealed(lake, Place.declared(table, output))
-        kept = [one for table, output in registry.outputs() for one in _kept(lake, table, output)]
+        kept = [thread for table, output in registry.outputs() for thread in _kept(lake, table, output)]
         while not stop.wait(_LOOK_S):
-            for one in kept:
-                one.keep()
-        for one in kept:
-            one.stop()
+            for thread in kept:
+                thread.keep()
+        for thread in kept:
+            thread.stop()
 
 
 def _kept(lake: Lake, table: Table, output: Output) -> Iterator[KeptRunning]:
-    name = output.name_for(table.name)
-    state = StateFile(lake.settings, table.full_name, name)
-    yield KeptRunning(f"{table.full_name}: {name}", partial(_start, lake, table, output, state), None, state)
-    if isinstance(output, WebhookOutput):
-        waiting = StateFile(lake.settings, table.full_name, name, of_queue=True)
-        start = partial(_start_sending, lake, table, output, waiting)
-        yield KeptRunning(f"{table.full_name}: {name}, sending", start, None, waiting)
+    place = Place.declared(table, output)
+    for step in output.steps:
+        state = StateFile(lake.settings, place.table, place.output, of_queue=step != output.steps[0])
+        start = partial(_start, step, lake, table, output, state)
+        yield KeptRunning(f"{place}, {step.partition(':')[2]}", start, None, state)
 
 
-def _start(lake: Lake, table: Table, output: Output, state: StateFile) -> PollingThread:
-    follower = Follower(lake, table, output, state)
-    return PollingThread(f"output {table.full_name}", follower.step, idle_s=_IDLE_S)
-
-
-def _start_sending(lake: Lake, table: Table, output: WebhookOutput, state: StateFile) -> PollingThread:
-    queue, sender = open_queue(lake, table, output), open_sender(lake, table, output)
-    noted_at = float("-inf")
-
-    def step() -> bool:
-        nonlocal noted_at
-        has_sent = sender.step(time.time())
-        if not has_sent or time.monotonic() - noted_at > _IDLE_S:  # it counts all that wait
-            state.note_waiting(*queue.waiting(), queue.tried_since())
-            noted_at = time.monotonic()
-        return has_sent
-
-    return PollingThread(f"webhook {table.full_name}", step, idle_s=_IDLE_S)
+def _start(step: Name, lake: Lake, table: Table, output: Output, state: StateFile) -> PollingThread:
+    return PollingThread(f"output {table.full_name}", resolve(step)(lake, table, output, state).step, idle_s=_IDLE_S)
 
 
 class Follower:

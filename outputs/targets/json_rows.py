@@ -61,12 +61,12 @@ def json_changes(changes: pa.Table, refused: list[Refused]) -> Iterator[tuple[st
 def rows_of_page(rows: Iterable[Row], schema: pa.Schema, page: int, pages: int) -> pa.Table:
     """Returns the rows whose keys belong to a page; see `read_back` for what cannot be read."""
     kinds = [None if field.name == KEY else field.type for field in schema]
-    found = [
+    back = [
         read_back([row.get(name) for name in schema.names], kinds)
         for row in rows
         if int(md5(row[KEY].encode()).hexdigest()[:8], 16) % pages == page
     ]
-    return pa.table([pa.array([row[n] for row in found], f.type) for n, f in enumerate(schema)], schema=schema)
+    return pa.table([pa.array([row[n] for row in back], f.type) for n, f in enumerate(schema)], schema=schema)
 
 
 def read_back(row: Sequence[Any], kinds: Sequence[pa.DataType | None]) -> list[Any]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import psycopg
 import pyarrow as pa
@@ -14,14 +13,19 @@ from pyarrow import csv
 
 from twofold.infra import COMMAND
 from twofold.infra.delta.delta_writer import BEFORE, CHANGE
+from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting, WriteConflict
-from twofold.infra.postgres.database_connection import Address, Connection, connected_to
+from twofold.infra.postgres.database_connection import Connection, connected_to, parsed_address, supervised_address
+from twofold.infra.private_file import destination
 from twofold.infra.sql.names import POSTGRES
 from twofold.outputs.output_target import Target
 from twofold.outputs.position import Position
-from twofold.outputs.refused_rows import Refused
+from twofold.outputs.refused_rows import Refused, record_refused
+from twofold.outputs.revealed_places import Place
 from twofold.outputs.targets.postgres_types import as_read, as_rows, as_texts, column_type
 from twofold.outputs.view import KEY
+from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.outputs.postgres_output import COPIES
 
 POSITIONS = "_twofold.outputs"
 _TIMEOUT_S = 600.0
@@ -39,36 +43,28 @@ CREATE TABLE IF NOT EXISTS _twofold.outputs
 """
 
 
-@dataclass(frozen=True, kw_only=True)
 class PostgresCopy(Target):
-    """A target in PostgreSQL; each call opens a connection.
+    """A target in PostgreSQL, in the schema of the domain's name; each call opens a connection."""
 
-    Attributes:
-        at: the address of the database.
-        schema, name: of the table that is the copy.
-        owner: table and output, which no other copy has.
-        note_refused: called before rows are left out for good, with the position that has them.
-    """
-
-    at: Address
-    schema: str
-    name: str
-    owner: str
-    note_refused: Callable[[Sequence[Refused], Position], None]
-
-    @property
-    def place(self) -> str:
-        """The copy's name, as SQL has it."""
-        return POSTGRES.name(self.schema, self.name)
+    def __init__(self, lake: Lake, place: Place, output: Output) -> None:
+        if output.destination:
+            form = "postgresql://user:password@host:port/database"
+            self.at = parsed_address(destination(lake.settings.destinations, output.destination, form))
+        else:
+            self.at = supervised_address(lake.settings, COPIES)
+        self._lake, self._of, self.owner = lake, place, str(place)
+        self.place = POSTGRES.name(place.domain, place.output)
 
     def position(self) -> Position | None:
         with self._connected() as connection:
             if connection.execute("SELECT to_regclass(%s)", [POSITIONS]).fetchone() == (None,):
                 return None
-            found = connection.execute(f"SELECT owner, position FROM {POSITIONS} WHERE copy = %s", [self.place])
-            return self._known(found.fetchone(), self._types(connection))
+            row = connection.execute(
+                f"SELECT owner, position FROM {POSITIONS} WHERE copy = %s", [self.place]
+            ).fetchone()
+            return self._known(row, self._types(connection))
 
-    def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
+    def send(self, changes: pa.Table, before: Position | None, after: Position) -> None:
         columns = [name for name in changes.column_names if name != CHANGE and not name.startswith(BEFORE)]
         changes = changes.select([*columns, CHANGE])
         refused: list[Refused] = []
@@ -80,12 +76,11 @@ class PostgresCopy(Target):
             if len(changes):
                 refused = self._change(connection, changes)
             if refused:
-                self.note_refused(refused, after)
+                record_refused(self._lake, self._of, after.ahead.version, refused)
             connection.execute(
                 f"UPDATE {POSITIONS} SET columns = %s, position = %s WHERE copy = %s",
                 [columns, after.text, self.place],
             )
-        return len(refused)
 
     def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
         with self._connected() as connection:
@@ -95,8 +90,8 @@ class PostgresCopy(Target):
             columns = [as_read(f) if types.get(f.name) == column_type(f.type).name else "NULL" for f in schema]
             listed = ", ".join(columns).replace("%", "%%")
             number = f"('x' || substr(md5(convert_to({KEY}, 'UTF8')), 1, 8))::bit(32)::bigint"
-            found = connection.execute(f"SELECT {listed} FROM {self.place} WHERE {number} %% %s = %s", [pages, page])
-            return as_rows(schema, found.fetchall())
+            rows = connection.execute(f"SELECT {listed} FROM {self.place} WHERE {number} %% %s = %s", [pages, page])
+            return as_rows(schema, rows.fetchall())
 
     def erase(self) -> None:
         with self._connected() as connection, connection.transaction():
@@ -146,31 +141,31 @@ class PostgresCopy(Target):
         added = connection.execute(
             f"INSERT INTO {POSITIONS} (copy, owner) VALUES (%s, %s) ON CONFLICT DO NOTHING", [self.place, self.owner]
         ).rowcount
-        found = connection.execute(
+        row = connection.execute(
             f"SELECT owner, position, columns FROM {POSITIONS} WHERE copy = %s FOR UPDATE", [self.place]
         ).fetchone()
-        if self._known(None if added else found, types) != before:
+        if self._known(None if added else row, types) != before:
             raise WriteConflict(
                 f"{self.owner}: another process has moved the copy {self.place}.", hint="It is read again and goes on."
             )
         if not types:  # the copy of another output had this name, and was dropped
             connection.execute(f"UPDATE {POSITIONS} SET owner = %s WHERE copy = %s", [self.owner, self.place])
-        return found[2] if found else []
+        return row[2] if row else []
 
     def _types(self, connection: Connection) -> dict[str, str]:
         """Maps the columns of the copy to their types; empty if there is no copy."""
-        found = connection.execute(
+        columns = connection.execute(
             "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
             "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
             [self.place],
         )
-        return dict(found.fetchall())
+        return dict(columns.fetchall())
 
     def _shape(self, connection: Connection, schema: pa.Schema, earlier: Sequence[str]) -> None:
         """Makes the copy have the columns of a schema; a column that is no longer sent stays, without values."""
         types = self._types(connection)
         if not types:
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {POSTGRES.name(self.schema)}")
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {POSTGRES.name(self._of.domain)}")
             connection.execute(f"CREATE TABLE {self.place} ({KEY} text PRIMARY KEY)")
         wanted = {field.name: column_type(field.type).name for field in schema}
         parts = [

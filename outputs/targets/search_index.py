@@ -6,8 +6,9 @@ import json
 import re
 import shutil
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,21 @@ import pyarrow as pa
 
 from twofold.infra import COMMAND
 from twofold.infra.atomic_write import write_atomically
+from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain, WriteConflict
+from twofold.infra.keys.ended_keys import EndedKeys
 from twofold.infra.private_file import private_folder
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.text.analyzer import analyzer
 from twofold.outputs.output_target import Target
 from twofold.outputs.position import Position
-from twofold.outputs.refused_rows import Refused
+from twofold.outputs.refused_rows import Refused, record_refused
+from twofold.outputs.revealed import Revealed
+from twofold.outputs.revealed_places import Place
 from twofold.outputs.targets.json_rows import Row, json_rows, rows_of_page
 from twofold.outputs.view import KEY, View
 from twofold.tables.declare.code_fingerprint import digest
+from twofold.tables.declare.outputs.search_output import SearchOutput
 from twofold.tables.refresh.json_values import to_json
 
 if TYPE_CHECKING:
@@ -47,7 +53,6 @@ class Match:
     row: dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
 class SearchIndex(Target):
     """A target in a folder of the home; each row is a document of its words and, unsearched, of its values.
 
@@ -57,45 +62,38 @@ class SearchIndex(Target):
 
     Attributes:
         folder: has an index for each text and language.
-        text: the columns whose words are found.
-        note_refused: called before rows are left out for good, with the position that has them.
-        reveal: the columns whose values of persons it has decrypted.
-        forgotten: returns the number of the last end of a key, from the keys.
-        ended: returns that number for who cannot read the keys.
     """
 
-    folder: Path
-    text: Sequence[str]
-    language: str
-    note_refused: Callable[[Sequence[Refused], Position], None] = field(compare=False)
-    reveal: Sequence[str] = ()
-    forgotten: Callable[[], int] = field(default=lambda: 0, compare=False)
-    ended: Callable[[], int] = field(default=lambda: 0, compare=False)
+    def __init__(self, lake: Lake, place: Place, output: SearchOutput) -> None:
+        self._lake, self._place, self._output = lake, place, output
+        self.folder = lake.settings.home / "search" / f"{place.table}.{place.output}"
 
     @property
     def place(self) -> Path:
         """The folder of the index with these texts: the one in the making, else the one without what is forgotten."""
         begun = [p for p in _indexes(self.folder) if self._is_alike(p) and (at := _position(p)) and at.heading]
-        return begun[0] if begun else self.folder / (f"{self._kind}.{self.forgotten()}" if self.reveal else self._kind)
+        if begun or not self._output.reveal:
+            return begun[0] if begun else self.folder / self._kind
+        with closing(Revealed(self._lake.settings, "")) as revealed:
+            return self.folder / f"{self._kind}.{revealed.forgotten(self._output)}"
 
     @property
     def _kind(self) -> str:
-        kind = digest([*self.text, self.language])[:12]
-        return f"{kind}.{digest(sorted(self.reveal))[:6]}" if self.reveal else kind
+        kind = digest([*self._output.text, self._output.language])[:12]
+        return f"{kind}.{digest(sorted(self._output.reveal))[:6]}" if self._output.reveal else kind
 
     def _is_alike(self, place: Path) -> bool:
         """Whether an index has these texts and reveals these columns, at whatever end of keys."""
-        return (place.name.rpartition(".")[0] if self.reveal else place.name) == self._kind
+        return (place.name.rpartition(".")[0] if self._output.reveal else place.name) == self._kind
 
     @property
     def has_another(self) -> bool:
-        """Whether there is an index that is to be replaced by this one."""
         return any(place != self.place for place in _indexes(self.folder))
 
     def position(self) -> Position | None:
         return _position(self.place)
 
-    def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
+    def send(self, changes: pa.Table, before: Position | None, after: Position) -> None:
         private_folder(self.folder.parent)
         private_folder(self.folder)
         place = self.place
@@ -110,26 +108,25 @@ class SearchIndex(Target):
                 self._note(place, before.between())
             refused = self._change(place, changes) if len(changes) or before is None else []
             if refused:
-                self.note_refused(refused, after)
+                record_refused(self._lake, self._place, after.ahead.version, refused)
             for other in _indexes(self.folder) if after.heading is None else ():
                 if other != place:
                     shutil.rmtree(other)
             self._note(place, after)
-        return len(refused)
 
     def erase(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _note(self, place: Path, position: Position) -> None:
-        facts = {"text": list(self.text), "language": self.language, "position": position.text}
+        facts = {"text": list(self._output.text), "language": self._output.language, "position": position.text}
         write_atomically(place / _STATE, json.dumps(facts))
 
     def _change(self, place: Path, changes: pa.Table) -> list[Refused]:
         """Replaces the documents of changed keys."""
-        if strange := [name for name in self.text if not pa.types.is_string(changes.schema.field(name).type)]:
+        if strange := [name for name in self._output.text if not pa.types.is_string(changes.schema.field(name).type)]:
             raise SchemaMismatch(f"The text of an index has to be strings: {', '.join(strange)} is none.")
         refused: list[Refused] = []
-        writer = _opened(place, self.text, self.language).writer(_HEAP_BYTES, 1)
+        writer = _opened(place, self._output.text, self._output.language).writer(_HEAP_BYTES, 1)
         for key, row in json_rows(changes, refused):
             writer.delete_documents_by_term(KEY, key)
             if row is not None:
@@ -143,7 +140,7 @@ class SearchIndex(Target):
 
         document = Document()
         document.add_text(KEY, row[KEY])
-        for name in self.text:
+        for name in self._output.text:
             if row[name] is not None:
                 document.add_text(name, unicodedata.normalize("NFC", row[name]))
         document.add_bytes(_ROW, to_json(row).encode())
@@ -155,7 +152,7 @@ class SearchIndex(Target):
     def _stored(self) -> Iterator[Row]:
         from tantivy import Query
 
-        searcher = _opened(self.place, self.text, self.language).searcher()
+        searcher = _opened(self.place, self._output.text, self._output.language).searcher()
         if searcher.num_docs:
             for _, address in searcher.search(Query.all_query(), searcher.num_docs).hits:
                 yield _row(searcher, address)
@@ -198,8 +195,8 @@ class SearchIndex(Target):
     def _hidden(self, at: Position) -> set[str]:
         """Returns the columns of an index that have values of who is forgotten, or are revealed no more."""
         revealed = set(View.parsed(at.definition).reveal)
-        is_behind = bool(revealed) and at.forgotten < self.ended()
-        return revealed if is_behind else revealed - {*self.reveal}
+        is_behind = bool(revealed) and at.forgotten < EndedKeys(self._lake.settings).last()
+        return revealed if is_behind else revealed - {*self._output.reveal}
 
 
 def _row(searcher: Searcher, address: Any) -> dict[str, Any]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import pyarrow as pa
 
+from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import WriteConflict
 from twofold.infra.kafka.compacted_topic import NewestValues, Record, TransactionalWriter
 from twofold.infra.kafka.topic_admin import TopicSpec, ensure_topics
-from twofold.infra.project.settings import Settings
-from twofold.outputs.output_target import ChangeTarget, unreadable
+from twofold.infra.private_file import destination
+from twofold.outputs.output_target import Target
 from twofold.outputs.position import Position
-from twofold.outputs.refused_rows import Refused
+from twofold.outputs.refused_rows import Refused, record_refused
+from twofold.outputs.revealed_places import Place
 from twofold.outputs.targets.json_rows import json_changes, json_rows, rows_of_page
+from twofold.tables.declare.outputs.topic_output import TopicOutput
 from twofold.tables.refresh.json_values import to_json
 
 POSITIONS = "twofold.outputs"
@@ -30,43 +32,22 @@ _SHORT = {**_COMPACTED, "segment.ms": str(3_600_000), "min.cleanable.dirty.ratio
 """A position is written with each step, and read from the first on by each start."""
 
 
-@dataclass(kw_only=True)
-class TopicCopy(ChangeTarget):
+class TopicCopy(Target):
     """A target in a topic of one partition, whose order is that of the table's versions.
 
     A record has the primary key as JSON. Its value, as JSON, is the row, `_key` included, or nothing once the row is
     gone; in a topic that is not compacted it is a change, as Debezium writes it.
-
-    Attributes:
-        settings: with the address of the broker.
-        table: full name.
-        name: of the topic in the table's domain.
-        compacted: the topic has rows.
-        note_refused: called before rows are left out for good, with the position that has them.
-        reveals: it has values of persons.
     """
 
-    settings: Settings
-    table: str
-    name: str
-    compacted: bool
-    note_refused: Callable[[Sequence[Refused], Position], None]
-    reveals: bool = False
-    _writer: TransactionalWriter | None = field(default=None, init=False)
-    _at: Position | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, lake: Lake, place: Place, output: TopicOutput) -> None:
+        self._lake, self._place, self._output = lake, place, output
+        self.settings, self.topic, self.owner = lake.settings, f"{place.domain}.{place.output}", str(place)
+        if output.destination:
+            address = destination(lake.settings.destinations, output.destination, "kafka://host:port")
+            self.settings = replace(lake.settings, bootstrap=address.removeprefix("kafka://"))
         self._positions = NewestValues(self.settings, self.positions)
-
-    @property
-    def topic(self) -> str:
-        """The full name of the topic."""
-        return f"{self.table.partition('.')[0]}.{self.name}"
-
-    @property
-    def owner(self) -> str:
-        """Table and output, which no other copy has."""
-        return f"{self.table}: {self.name}"
+        self._writer: TransactionalWriter | None = None
+        self._at: Position | None = None
 
     @property
     def positions(self) -> str:
@@ -86,9 +67,9 @@ class TopicCopy(ChangeTarget):
             text = NewestValues(self.settings, POSITIONS).look(decided=decided).get(self.owner.encode())
         return None if text is None else Position.parsed(text.decode())
 
-    def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
+    def send(self, changes: pa.Table, before: Position | None, after: Position) -> None:
         if self._writer is None:
-            configs = {**_COMPACTED, **(_CLEANED if self.reveals else {})} if self.compacted else _LOG
+            configs = {**_COMPACTED, **(_CLEANED if self._output.reveal else {})} if self._output.compacted else _LOG
             ensure_topics(
                 self.settings,
                 [
@@ -104,12 +85,11 @@ class TopicCopy(ChangeTarget):
             writer.close()
             raise WriteConflict(f"Another process has moved the copy {self.topic}.", hint="It is read again.")
         refused: list[Refused] = []
-        records = self._rows(changes, refused) if self.compacted else self._changes(changes, after, refused)
+        records = self._rows(changes, refused) if self._output.compacted else self._changes(changes, after, refused)
         if refused:
-            self.note_refused(refused, after)
+            record_refused(self._lake, self._place, after.ahead.version, refused)
         writer.write([*records, (self.positions, self.owner.encode(), after.text.encode())])
         self._writer, self._at = writer, after
-        return len(refused)
 
     def erase(self) -> None:
         # From here on no other writer goes on, and all that was sent is seen.
@@ -126,19 +106,13 @@ class TopicCopy(ChangeTarget):
         ]
 
     def _changes(self, changes: pa.Table, after: Position, refused: list[Refused]) -> list[Record]:
-        source = {"table": self.table, "version": (after.heading or after).version}
+        source = {"table": self._place.table, "version": after.ahead.version}
         records: list[Record] = []
         for key, (kind, before, row) in json_changes(changes, refused):
             change = {"op": _OPERATIONS[kind], "before": before, "after": row, "source": source}
             records.append((self.topic, key.encode(), to_json(change).encode()))
         return records
 
-    def closed_ms_at(self, table_id: str, version: int) -> int | None:
-        position = self.position()
-        return position.closed_ms if position else None
-
     def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
-        if not self.compacted:
-            raise unreadable(self.table)
         values = NewestValues(self.settings, self.topic).look().values()
         return rows_of_page(map(json.loads, values), schema, page, pages)

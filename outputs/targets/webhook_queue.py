@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from twofold.infra.errors import WriteConflict
-from twofold.infra.private_file import private_folder
+from twofold.infra.delta.lake import Lake
+from twofold.infra.errors import BadSetting, WriteConflict
+from twofold.infra.private_file import destination, private_folder
 from twofold.infra.sqlite_file import open_sqlite
-from twofold.outputs.output_target import ChangeTarget, unreadable
+from twofold.infra.webhooks.signatures import secret_fault
+from twofold.outputs.output_target import Target
 from twofold.outputs.position import Position
-from twofold.outputs.refused_rows import Refused
+from twofold.outputs.refused_rows import Refused, record_refused
+from twofold.outputs.revealed_places import Place
 from twofold.outputs.targets import json_rows
+from twofold.tables.declare.outputs.output import Output
 from twofold.tables.refresh.json_values import to_json
 
 MOST_WAITING = 10_000
@@ -62,19 +65,32 @@ class Change(NamedTuple):
     answer: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WebhookQueue(ChangeTarget):
-    """The target of a webhook; each call opens the file.
+class WebhookQueue(Target):
+    """The target of a webhook in a file of the home; each call opens it."""
 
-    Attributes:
-        file: the database of SQLite.
-        table: full name.
-        note_refused: called before changes are left out for good, with their version.
-    """
+    def __init__(self, lake: Lake, place: Place, output: Output) -> None:
+        self._lake, self._place, self.table = lake, place, place.table
+        self.file = lake.settings.home / "outputs" / f"{place.table}.{place.output}.sqlite"
 
-    file: Path
-    table: str
-    note_refused: Callable[[Sequence[Refused], int], None]
+    def receiver(self) -> tuple[str, Sequence[str]]:
+        """Returns the URL of the receiver and its secrets, which no error shows.
+
+        Raises:
+            BadSetting: the destination has none.
+        """
+        name = self._place.destination
+        url, *secrets = destination(self._lake.settings.destinations, name).split()
+        faults = [f"its secret cannot be used: {why}" for text in secrets if (why := secret_fault("standard", text))]
+        if not secrets:
+            faults.append("its secret is missing")
+        with suppress(ValueError):
+            parts = urlsplit(url)
+            if parts.scheme in ("https", "http") and parts.hostname and parts.port != 0 and not faults:
+                return url, secrets
+        raise BadSetting(
+            f"The destination {name!r} of {self.table}: {(faults or ['expected a URL that begins with https://'])[0]}.",
+            hint=f"Write it as `{name} = https://host/path whsec_...`.",
+        )
 
     def position(self) -> Position | None:
         with self._transaction() as connection:
@@ -83,10 +99,11 @@ class WebhookQueue(ChangeTarget):
     def has_room(self) -> bool:
         return self.waiting()[0] < MOST_WAITING
 
-    def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
-        at = after.heading or after
+    def send(self, changes: pa.Table, before: Position | None, after: Position) -> None:
+        at = after.ahead
         forgotten = [at.forgotten] if before is not None and before.forgotten != at.forgotten else []
         refused: list[Refused] = []
+        self.receiver()  # nothing waits for one without an address
         with self._transaction() as connection:
             if _position(connection) != before:
                 raise WriteConflict(f"{self.table}: another process has moved the queue {self.file.name}.")
@@ -103,21 +120,16 @@ class WebhookQueue(ChangeTarget):
                 )
                 connection.execute(_OLDEST_IS_DUE, [key])
             if refused:
-                self.note_refused(refused, at.version)
-        return len(refused)
+                record_refused(self._lake, self._place, at.version, refused)
 
     def erase(self) -> None:
         self.file.unlink(missing_ok=True)
-
-    def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
-        raise unreadable(self.table)
 
     def closed_ms_at(self, table_id: str, version: int) -> int | None:
         with self._transaction() as connection:
             select = "SELECT ms FROM closed WHERE table_id = ? AND version <= ? ORDER BY version DESC LIMIT 1"
             row = connection.execute(select, [table_id, version]).fetchone()
-            position = _position(connection)
-        return row[0] if row else position.closed_ms if position else None
+        return row[0] if row else super().closed_ms_at(table_id, version)
 
     def due(self, now: float, at_most: int) -> list[Change]:
         """Returns changes to be sent, each the oldest of its key."""
@@ -143,7 +155,8 @@ class WebhookQueue(ChangeTarget):
     def refuse(self, changes: Sequence[Change]) -> None:
         """Sets changes aside, so that later ones of their keys are sent; the ledger has them before."""
         for version, some in groupby(sorted(changes, key=lambda c: c.version), lambda c: c.version):
-            self.note_refused([Refused(key=c.key, reason=c.answer) for c in some], version)
+            rows = [Refused(key=change.key, reason=change.answer) for change in some]
+            record_refused(self._lake, self._place, version, rows)
         with self._transaction() as connection:
             for change in changes:
                 connection.execute("UPDATE changes SET refused = 1, due_at = NULL WHERE id = ?", [change.id])

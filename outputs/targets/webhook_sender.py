@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
@@ -13,10 +13,14 @@ from typing import NamedTuple
 
 import httpx
 
+from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import TwofoldError
-from twofold.infra.webhooks.public_address import Network, checked_address
+from twofold.infra.webhooks.public_address import allowed_networks, checked_address
 from twofold.infra.webhooks.signatures import signed_headers
+from twofold.outputs.revealed_places import Place
+from twofold.outputs.targets.revealed_bodies import revealed_bodies
 from twofold.outputs.targets.webhook_queue import Change, WebhookQueue
+from twofold.tables.declare.outputs.output import Output
 
 AT_ONCE = 8
 TIMEOUT_S = 10.0
@@ -55,21 +59,18 @@ class Answer(NamedTuple):
 class WebhookSender:
     """Sends what a queue has; used by one thread.
 
-    Args:
-        receiver: returns the URL, and the secrets; each one signs every request.
-        allowed: networks in which the receiver may be although they are not public.
-        reveal: decrypts values of persons in bodies that are about to be sent; None: there are none. With it, answers
-            are kept without their texts, which can repeat what was sent.
+    The address is read whenever some are sent, and each of its secrets signs every request. Values of persons are
+    decrypted as they are sent; the texts of answers, which can repeat them, are then not kept.
+
+    Raises:
+        BadSetting: what is allowed is no network.
     """
 
-    def __init__(
-        self,
-        queue: WebhookQueue,
-        receiver: Callable[[], tuple[str, Sequence[str]]],
-        allowed: Sequence[Network],
-        reveal: Callable[[Sequence[str]], list[str]] | None = None,
-    ) -> None:
-        self._queue, self._receiver, self._allowed, self._reveal = queue, receiver, allowed, reveal
+    def __init__(self, lake: Lake, place: Place, output: Output) -> None:
+        self.queue, self._reveal = WebhookQueue(lake, place, output), None
+        if output.reveal:
+            self._reveal = partial(revealed_bodies, lake.settings, f"webhook {place}", output.reveal)
+        self._allowed = allowed_networks(lake.settings.webhook_networks)
         logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs whole URLs, which can be secrets
         # A proxy of the environment would connect to addresses that nothing has checked.
         self._client = httpx.Client(verify=httpx.create_ssl_context(), trust_env=False, timeout=TIMEOUT_S)
@@ -84,10 +85,10 @@ class WebhookSender:
         Raises:
             BadSetting: the receiver has no address, or keys of persons that are to be revealed cannot be read.
         """
-        changes = [] if now < self._rests_until else self._queue.due(now, AT_ONCE)
+        changes = [] if now < self._rests_until else self.queue.due(now, AT_ONCE)
         if not changes:
             return False
-        url, secrets = self._receiver()
+        url, secrets = self.queue.receiver()
         if self._reveal is not None:
             bodies = self._reveal([change.body for change in changes])
             changes = [change._replace(body=body) for change, body in zip(changes, bodies, strict=True)]
@@ -95,7 +96,7 @@ class WebhookSender:
             answers = list(pool.map(partial(self._answer, httpx.URL(url), secrets, now), changes))
         accepted = [change for change, answer in zip(changes, answers, strict=True) if answer.is_accepted]
         if accepted:
-            self._queue.accept(accepted)
+            self.queue.accept(accepted)
             self._accepted_at = now
         refused = []
         for change, answer in zip(changes, answers, strict=True):
@@ -107,9 +108,9 @@ class WebhookSender:
                 refused.append(tried)
             elif not answer.is_accepted:
                 pause_s = min(2.0**change.tries, _LONGEST_PAUSE_S)
-                self._queue.postpone(tried, now + max(pause_s, answer.rest_s))
+                self.queue.postpone(tried, now + max(pause_s, answer.rest_s))
         if refused:
-            self._queue.refuse(refused)
+            self.queue.refuse(refused)
         return True
 
     def _is_given_up(self, tried: Change, first_at: float, answer: Answer, now: float) -> bool:

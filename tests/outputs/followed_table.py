@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import md5
@@ -12,10 +12,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from tests.support.short_history import NOTHING
 from tests.tables.declared import a_table
 from twofold import to_postgres
 from twofold.infra.delta.delta_writer import CHANGE, CommitTag, Writer
 from twofold.infra.delta.lake import Lake
+from twofold.infra.delta.trim import Trim
 from twofold.outputs.next_step import Step, next_step
 from twofold.outputs.output_target import Target
 from twofold.outputs.position import Position
@@ -99,7 +101,10 @@ class FollowedTable(Follows):
         self.writer = Writer(self.lake, self.name)
 
     def note(self, rows: dict[str | None, tuple[Any, ...]]) -> None:
-        self.versions[self.lake.version(self.name)] = rows
+        """Versions between have the rows of the one before: a trim changes properties alone."""
+        newest, before = self.lake.version(self.name), max(self.versions)
+        self.versions |= dict.fromkeys(range(before + 1, newest), self.versions[before])
+        self.versions[newest] = rows
 
     def put(self, *rows: Row) -> None:
         """Insert or replace rows by one MERGE, as streams and batch do."""
@@ -108,11 +113,11 @@ class FollowedTable(Follows):
         self.note({**self.rows, **{row[0]: row for row in rows}})
 
     def put_far(self, key: str) -> None:
-        """Insert a row of the year 14645, which is none of `versions`."""
-        far = pa.array([4 * 10**17], pa.timestamp("us", "UTC"))
+        """Insert or replace a row of a time that no copy can have, which is none of `versions`."""
+        far = pa.array([-3 * 10**17], pa.timestamp("us", "UTC"))
         rows = pa.table({"k": [key], "n": [1], "closes_at": far}, schema=SCHEMA)
         self.writer.upsert(rows, ["k"], self.stamp())
-        self.note(self.rows)
+        self.note({k: row for k, row in self.rows.items() if k != key})
 
     @staticmethod
     def schema_of(columns: Sequence[str]) -> pa.Schema:
@@ -140,6 +145,13 @@ class FollowedTable(Follows):
         table = DeltaTable(self.lake.uri(self.name))
         table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
         shutil.rmtree(f"{self.lake.uri(self.name)}/_change_data", ignore_errors=True)
+        self.note(self.rows)
+
+    def trim(self) -> None:
+        """Remove the history that no reader needs; the writer opens the table again, as after a minute."""
+        self.lake.open(self.name).create_checkpoint()
+        Trim(self.lake, self.name, NOTHING).now()
+        self.writer = Writer(self.lake, self.name)
         self.note(self.rows)
 
     def overwrite(self, rows: pa.Table) -> None:
@@ -172,24 +184,22 @@ class FollowedTable(Follows):
 
 
 @dataclass
-class MemoryCopy:
+class MemoryCopy(Target):
     """A copy in this process, which is right by being simple."""
 
     kept: dict[str, dict[str, Any]] = field(default_factory=dict)
     at: Position | None = None
-    fails: Callable[[], None] = lambda: None
 
     def position(self) -> Position | None:
         return self.at
 
-    def send(self, changes: pa.Table, before: Position | None, after: Position) -> int:
+    def send(self, changes: pa.Table, before: Position | None, after: Position) -> None:
         assert self.at == before
         for change in changes.to_pylist():
             self.kept.pop(change[KEY], None)
             if change[CHANGE] != "delete":
                 self.kept[change[KEY]] = {c: v for c, v in change.items() if c != CHANGE and not c.startswith("_b")}
         self.at = after
-        return 0
 
     def sent(self, schema: pa.Schema, page: int, pages: int) -> pa.Table:
         rows = [row for key, row in self.kept.items() if int(md5(key.encode()).hexdigest()[:8], 16) % pages == page]

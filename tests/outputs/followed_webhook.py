@@ -18,10 +18,13 @@ from twofold.infra.delta.lake import Lake
 from twofold.outputs.next_step import Step
 from twofold.outputs.refused_rows import REFUSED
 from twofold.outputs.resend import resume
-from twofold.outputs.targets.open_target import open_queue, open_sender, open_target
+from twofold.outputs.revealed_places import Place
+from twofold.outputs.targets.open_target import open_target
 from twofold.outputs.targets.webhook_queue import WebhookQueue
 from twofold.outputs.targets.webhook_sender import WebhookSender
+from twofold.tables.declare.outputs.output import Output
 from twofold.tables.declare.outputs.webhook_output import WebhookOutput
+from twofold.tables.declare.table import Table
 
 
 def lake_with(lake: Lake, receivers: dict[str, str], networks: str = "127.0.0.0/8", mode: int = 0o600) -> Lake:
@@ -31,6 +34,14 @@ def lake_with(lake: Lake, receivers: dict[str, str], networks: str = "127.0.0.0/
     file.write_text("".join(f"{name} = {value}\n" for name, value in receivers.items()))
     file.chmod(mode)
     return Lake(replace(lake.settings, destinations=str(file), webhook_networks=networks))
+
+
+def queue_of(lake: Lake, table: Table, output: Output) -> WebhookQueue:
+    return WebhookQueue(lake, Place.declared(table, output), output)
+
+
+def sender_of(lake: Lake, table: Table, output: Output) -> WebhookSender:
+    return WebhookSender(lake, Place.declared(table, output), output)
 
 
 @dataclass
@@ -58,11 +69,11 @@ class FollowedWebhook:
 
     @property
     def queue(self) -> WebhookQueue:
-        return open_queue(self.table.lake, self.table.table, self.declared_output)
+        return queue_of(self.table.lake, self.table.table, self.declared_output)
 
     @cached_property
     def sender(self) -> WebhookSender:
-        return open_sender(self.table.lake, self.table.table, self.declared_output)
+        return sender_of(self.table.lake, self.table.table, self.declared_output)
 
     def follow(self) -> list[Step]:
         """Queue all changes of the table."""

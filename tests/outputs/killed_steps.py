@@ -1,17 +1,14 @@
-"""Kills a step of an output at each of its writes, after which the table goes back: the step is not repeated."""
+"""Ends a process before one of the writes of an output's step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
-from tests.outputs.followed_table import SCHEMA, FollowedTable
 from twofold.infra.errors import DatabaseUnreachable
-from twofold.outputs.output_target import Target
 
 
 class Killed(Exception):
@@ -47,35 +44,3 @@ def killed_after(
             patch.setattr(owner, name, counted(getattr(owner, name)))
         with suppress(Killed, DatabaseUnreachable):
             yield ran
-
-
-class ReadTarget(Target, Protocol):
-    """A copy that tests read."""
-
-    def rows(self, columns: list[str]) -> list[tuple[Any, ...]]: ...
-
-
-def check_killed_steps(
-    followed: FollowedTable, opened: Callable[[], ReadTarget], places: Sequence[tuple[Any, str]]
-) -> int:
-    """Checks the copy after a kill at each write of a step in turn; returns how many writes the step has.
-
-    Args:
-        opened: returns the copy as a process sees it that starts now.
-    """
-    followed.put(("a", 0, None))
-    followed.follow(opened())
-    for writes in count():
-        back = followed.lake.version(followed.name)
-        followed.put(("a", 1, None), ("ghost", 1, None))
-        with killed_after(writes, places) as ran:
-            followed.follow(opened())
-        followed.restore(back)
-        copy = opened()
-        followed.follow(copy)
-        at = copy.position()
-        assert at is not None
-        assert copy.rows(SCHEMA.names) == followed.expected(at), f"killed after {ran}"
-        if len(ran) < writes:  # it ended before it was killed
-            break
-    return len(ran)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -39,23 +39,26 @@ WRITES: list[tuple[Any, str]] = [
     (History, "note"),
 ]
 """What an output calls before each of its writes, and after the last."""
+Row = Mapping[str, Any]
 
 
 @dataclass
 class MovedOutput:
-    """An output with its copy: an index in the home; or what a receiver has by the changes of a queue.
+    """An output with its copy; changes of a queue arrive at a receiver.
 
     Attributes:
         lake: of a platform that has the output's destination.
         page: the most rows of its step if it can be read; one that cannot has no other way than by commits.
-        received: key -> the row by the last change that the receiver has got; None: it is deleted.
+        writes: what it calls before each of its writes, and after the last.
+        arrived: id and change of each request that the receiver has got.
     """
 
     lake: Lake
     table: Table
     output: Output
     page: int = 3
-    received: dict[str, Any] = field(default_factory=dict)
+    writes: Sequence[tuple[Any, str]] = tuple(WRITES)
+    arrived: list[tuple[str, Row]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.start()
@@ -73,19 +76,22 @@ class MovedOutput:
         state = StateFile(self.lake.settings, self.table.full_name, self.name)
         self._follower = runner.Follower(self.lake, self.table, self.output, state)
 
-    def move(self, most: int = -1, writes: int | None = None) -> None:
+    def move(self, most: int = -1, writes: int | None = None) -> list[str]:
         """Take some steps, or all; the process may end before the write after so many, and starts again.
 
-        A queue begins with all its rows at once: no history is trimmed in the ten minutes after a first step.
+        Returns the writes that there were until then. A queue begins with all its rows at once: no history is trimmed
+        in the ten minutes after a first step.
         """
         if not self.output.is_read and self.target.position() is None:
             self._move(-1)
         elif writes is None:
             self._move(most)
         else:
-            with killed_after(writes, WRITES):
+            with killed_after(writes, self.writes) as ran:
                 self._move(most)
             self.start()
+            return ran
+        return []
 
     def _move(self, most: int) -> None:
         page = self.page if self.output.is_read else reading.MOST_ROWS
@@ -104,18 +110,44 @@ class MovedOutput:
             bodies = [change.body for change in due]
             if self.output.reveal:
                 bodies = revealed_bodies(self.lake.settings, self.name, self.output.reveal, bodies)
-            for change, body in zip(due, bodies, strict=True):
-                self.received[change.key] = json.loads(body)["after"]
+            self.arrived += [(change.id, json.loads(body)) for change, body in zip(due, bodies, strict=True)]
             queue.accept(due)
 
     def rows(self) -> list[str]:
         """The rows that the copy shows, each as JSON."""
-        index = self.target
-        if isinstance(index, SearchIndex):
-            return as_json({c: value for c, value in row.items() if c != KEY} for row in index._stored())
-        return as_json(row for row in self.received.values() if row is not None)
+        return as_json(indexed(self) if self.output.is_read else called(self))
 
 
-def as_json(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def indexed(moved: MovedOutput) -> list[Row]:
+    """The rows of an index."""
+    index = moved.target
+    assert isinstance(index, SearchIndex)
+    return without_key(index._stored())
+
+
+def called(moved: MovedOutput) -> list[Row]:
+    """The rows of a receiver that counts each id once, which is always of the same change."""
+    moved._receive()
+    counted: dict[str, Row] = {}
+    for id, change in moved.arrived:
+        assert counted.setdefault(id, change) == change or moved.output.reveal
+    return replayed(counted.values())
+
+
+def replayed(changes: Iterable[Row]) -> list[Row]:
+    """The rows that changes make, the earlier ones first; none is missing, none is there twice."""
+    rows: dict[str, Row | None] = {}
+    for change in changes:
+        key = json.dumps(change["key"])
+        assert (rows.get(key) is None) == (change["before"] is None), change
+        rows[key] = change["after"]
+    return [row for row in rows.values() if row is not None]
+
+
+def without_key(rows: Iterable[Row]) -> list[Row]:
+    return [{name: value for name, value in row.items() if name != KEY} for row in rows]
+
+
+def as_json(rows: Iterable[Row]) -> list[str]:
     """Rows as JSON, in order."""
     return sorted(json.dumps(to_plain_json(row), sort_keys=True) for row in rows)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
-import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 from tests.outputs.followed_table import SCHEMA, FollowedTable, MemoryCopy, hour, key_of
-from twofold import between, to_postgres
+from twofold import between
 from twofold.infra.delta.delta_writer import CHANGE, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.errors import SchemaMismatch
-from twofold.infra.project.settings import Settings
+from twofold.infra.errors import BadArgument, SchemaMismatch
 from twofold.outputs import next_step as reading
 from twofold.outputs.next_step import Step
+from twofold.outputs.resend import resend_all, resend_from
 from twofold.outputs.view import KEY, View
 
 
@@ -256,79 +251,16 @@ def test_a_table_that_does_not_exist_yet_is_waited_for(followed: FollowedTable) 
     assert followed.step(MemoryCopy()) is None
 
 
-KEYS = st.sampled_from(["a", "b", "c", "d", "e", "f", "g", None])
-ROWS = st.lists(
-    st.tuples(KEYS, st.integers(0, 9), st.integers(0, 9).map(hour)), min_size=1, max_size=6, unique_by=lambda r: r[0]
-)
-EVENTS = st.one_of(
-    st.tuples(st.just("put"), ROWS),
-    st.tuples(st.just("remove"), st.sampled_from("abcdefg")),
-    st.tuples(st.just("restore"), st.integers(0, 30)),
-    st.tuples(st.sampled_from(["compact", "vacuum", "create", "step", "step", "follow"]), st.none()),
-    st.tuples(st.just("close"), st.integers(0, 9)),
-    st.tuples(
-        st.just("output"),
-        st.sampled_from(
-            [
-                to_postgres(),
-                to_postgres(columns=["n"]),
-                to_postgres(when="closed"),
-                to_postgres(where=[between("n", 5, None)]),
-            ]
-        ),
-    ),
-)
-"""What happens to a table or its output."""
-
-
-def happen(followed: FollowedTable, copy: Any, event: tuple[str, Any], restorable: list[int]) -> None:
-    kind, value = event
-    match kind:
-        case "put":
-            followed.put(*value)
-        case "remove":
-            followed.remove(value)
-        case "restore":
-            if (version := restorable[value % len(restorable)]) < max(followed.versions):
-                followed.restore(version)
-        case "close":
-            followed.close_through(hour(value))
-        case "output":
-            followed.output = value
-        case "step":
-            followed.step(copy)
-        case "follow":
-            followed.follow(copy)
-        case _:
-            getattr(followed, kind)()
-
-
-def run_events(followed: FollowedTable, copy: Any, events: list[tuple[str, Any]]) -> None:
-    """Let these events happen; whenever all pages are there, the copy is the table as of its position."""
-    restorable = [0]
-    for event in [*events, ("follow", None)]:
-        happen(followed, copy, event, restorable)
-        if event[0] in ("vacuum", "create"):
-            restorable = []
-        restorable.append(max(followed.versions))
-        at = copy.position()
-        if event[0] == "follow":
-            assert at is not None
-            assert (at.heading, at.version) == (None, max(followed.versions))
-            columns = followed.output.columns or SCHEMA.names
-            assert copy.rows(columns) == followed.expected(at)
-
-
-@pytest.fixture(scope="module")
-def small_pages() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "MOST_ROWS", 4)
-        yield
-
-
-@pytest.mark.usefixtures("small_pages")
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(EVENTS, max_size=14))
-def test_a_copy_equals_its_table_whatever_happens(events: list[tuple[str, Any]]) -> None:
-    with TemporaryDirectory() as home:
-        run_events(FollowedTable(Lake(Settings(home=Path(home) / "home"))), MemoryCopy(), events)
+def test_versions_that_cannot_be_sent_again_are_named(followed: FollowedTable) -> None:
+    table, lake, copy = followed.table, followed.lake, MemoryCopy()
+    with pytest.raises(BadArgument, match=r"Nothing of plant\.hours was sent yet"):
+        resend_all(copy, lake, table)
+    for number in range(3):
+        followed.put(("a", number, None))
+    followed.follow(copy)
+    for version in (3, 9):
+        with pytest.raises(BadArgument, match=r"expected a version from 0 to 2; the copy of plant\.hours shows 3"):
+            resend_from(copy, lake, table, version)
+    followed.vacuum()
+    with pytest.raises(BadArgument, match="cannot be read: files of them were removed"):
+        resend_from(copy, lake, table, 1)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.infra.webhooks.signed import secret
 from tests.outputs.followed_table import MemoryCopy, key_of
-from tests.outputs.followed_webhook import lake_with
+from tests.outputs.followed_webhook import lake_with, queue_of, sender_of
 from tests.outputs.revealed_table import RevealedTable, mail_of, shown
 from tests.outputs.webhook_receiver import Receiver, receiving
 from tests.support.personal_search import found_in
@@ -31,7 +31,7 @@ from twofold.outputs.follow.output_state import StateFile
 from twofold.outputs.next_step import Step
 from twofold.outputs.resend import resend_from
 from twofold.outputs.targets import search_index
-from twofold.outputs.targets.open_target import open_queue, open_sender, open_target
+from twofold.outputs.targets.open_target import open_target
 from twofold.outputs.targets.search_index import SearchIndex
 from twofold.outputs.view import KEY
 
@@ -219,25 +219,6 @@ def test_an_output_whose_keys_cannot_be_read_stops_and_sends_nothing(people: Rev
     assert copy.at is None
 
 
-def test_an_index_is_made_again_without_who_is_forgotten(people: RevealedTable, tmp_path: Path) -> None:
-    people.output = to_search(text=["mail", "note"], reveal=["mail"])
-    people.put(*(f"person{number}" for number in range(40)))
-    index = open_target(people.lake, people.table, people.output)
-    assert isinstance(index, SearchIndex)
-    people.follow(index)
-    mails = [mail_of("person7"), mail_of("person8")]
-    [match] = index.find(mails[0], 10)
-    assert match.row["mail"] == mails[0]
-    assert set(found_in([index.folder], mails)) == set(mails), "the search of bytes finds what is there"
-    people.forget("person7")
-    assert index.position() is None
-    people.follow(index)
-    assert index.find(mails[0], 10) == []
-    assert set(found_in([index.folder], mails)) == {mails[1]}
-    stored = {row["k"]: row["mail"] for row in index._stored()}
-    assert stored == people.without("person7")
-
-
 def test_an_index_behind_an_end_is_searched_without_what_it_reveals(people: RevealedTable) -> None:
     people.output = to_search(text=["mail", "note"], reveal=["mail"])
     people.put("ann", "bob")
@@ -278,23 +259,6 @@ def test_an_index_becomes_whole_though_one_is_forgotten_at_each_step(
     assert len([place for place in index.folder.iterdir() if place.is_dir()]) == 1
 
 
-@pytest.mark.parametrize("reveal", [(), ("note",)])
-def test_an_index_that_reveals_less_has_nothing_of_the_rest(people: RevealedTable, reveal: tuple[str, ...]) -> None:
-    declared = to_search(text=["mail", "note"], reveal=["mail", "note"])
-    people.output, mails = declared, [mail_of("ann"), mail_of("bob")]
-    people.put("ann", "bob")
-    index = open_target(people.lake, people.table, people.output)
-    people.follow(index)
-    people.output = replace(declared, reveal=reveal)
-    index = open_target(people.lake, people.table, people.output)
-    assert isinstance(index, SearchIndex)
-    assert len(found_in([index.folder], mails)) == 2
-    with pytest.raises(TryAgain, match="mail"):
-        index.find(f"mail:{mails[0]}", 10)
-    people.follow(index)
-    assert found_in([index.folder], mails) == {}
-
-
 def test_no_other_user_reads_what_an_output_keeps_in_the_home(people: RevealedTable) -> None:
     people.output = to_search(text=["mail"], reveal=["mail"])
     people.put("ann")
@@ -324,15 +288,15 @@ class Hook:
 
     @property
     def queue_file(self) -> Path:
-        return open_queue(self.people.lake, self.people.table, self.output).file
+        return queue_of(self.people.lake, self.people.table, self.output).file
 
     def follow(self) -> None:
-        self.people.follow(open_queue(self.people.lake, self.people.table, self.output))
+        self.people.follow(queue_of(self.people.lake, self.people.table, self.output))
 
     def send(self) -> list[tuple[str, Any, Any]]:
         """Send all that is due; returns change, mail before and after of each request."""
         self.receiver.requests.clear()
-        sender = open_sender(self.people.lake, self.people.table, self.output)
+        sender = sender_of(self.people.lake, self.people.table, self.output)
         while sender.step(self.now):
             pass
         changes = [request.change for request in self.receiver.requests]
@@ -403,8 +367,3 @@ def test_what_cannot_be_revealed_is_refused(parameters: dict[str, Any], says: st
     for output in (to_postgres(), to_topic("copies"), to_webhook("hook")):
         with pytest.raises(BadDeclaration, match=says):
             replace(output, **parameters)
-
-
-def test_a_topic_whose_records_stay_cannot_reveal() -> None:
-    with pytest.raises(BadDeclaration, match="records of a topic that is not compacted stay"):
-        to_topic("copies", compacted=False, reveal=["mail"])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from twofold.infra.errors import BadDeclaration, nearest
+from twofold.infra.project.code_names import Name
 from twofold.quality.rules import RECORD_RULES, Rule
 
 
@@ -16,6 +17,10 @@ class Output:
 
     Attributes:
         kind: what holds the copy.
+        opens: the class of what holds it: (Lake, Place, Output) -> Target.
+        steps: the classes whose `step` its threads repeat: (Lake, Table, Output, StateFile); the first follows a table.
+        elsewhere: where values of a forgotten person can still be once the copy is without them.
+        server: the supervised one that holds a copy without a destination, where that is a service for this.
         name: empty: that of the table.
         destination: a name of the file of the setting `destinations`; empty: the place that its kind has by default.
         columns: None: all of the table.
@@ -26,6 +31,10 @@ class Output:
     """
 
     kind: ClassVar[str]
+    opens: ClassVar[Name]
+    steps: ClassVar[Sequence[Name]] = ("twofold.outputs.follow.runner:Follower",)
+    elsewhere: ClassVar[str]
+    server: ClassVar[str] = ""
     name: str = ""
     destination: str = ""
     columns: Sequence[str] | None = None
@@ -76,6 +85,11 @@ class Output:
     def unfit(self, columns: Iterable[str]) -> Iterator[str]:
         """Yields the columns that this kind of copy cannot have."""
         yield from ()
+
+
+def kinds() -> dict[str, type[Output]]:
+    """Maps the kinds of outputs that declarations can name to their classes."""
+    return {kind.kind: kind for kind in Output.__subclasses__()}
 
 
 def is_name(text: str) -> bool:

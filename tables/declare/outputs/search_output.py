@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from twofold.infra.errors import BadArgument
 from twofold.infra.extras import require_extra
+from twofold.infra.project.code_names import Name
 from twofold.infra.text.analyzer import require_language
 from twofold.quality.rules import Rule
 from twofold.tables.declare.outputs.output import Output, is_list
@@ -18,12 +19,14 @@ class SearchOutput(Output):
     """An index in the home.
 
     Attributes:
-        text: the columns whose words are found.
+        text: the columns whose words are found; of an index that is only to be erased, any.
         language: of their words, see `infra.text.analyzer`; empty: words keep their endings.
     """
 
     kind: ClassVar[str] = "search"
-    text: Sequence[str] = ()
+    opens: ClassVar[Name] = "twofold.outputs.targets.search_index:SearchIndex"
+    elsewhere: ClassVar[str] = "the index was made again"
+    text: Sequence[str] = ("text",)
     language: str = "english"
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from twofold.infra.project.code_names import Name
 from twofold.quality.rules import Rule
 from twofold.tables.declare.outputs.output import Output
 
@@ -15,6 +16,10 @@ class WebhookOutput(Output):
     """Requests to a receiver: one for each row that a commit of the table changed."""
 
     kind: ClassVar[str] = "webhook"
+    opens: ClassVar[Name] = "twofold.outputs.targets.webhook_queue:WebhookQueue"
+    steps: ClassVar[Sequence[Name]] = (*Output.steps, "twofold.outputs.follow.webhook_sending:QueueSender")
+    elsewhere: ClassVar[str] = "the receiver is called with null for each row; what it has stored is its own"
+    is_read = False
 
     def __post_init__(self) -> None:
         if not self.destination:
@@ -22,10 +27,6 @@ class WebhookOutput(Output):
         if self.begin not in ("now", "all"):
             raise self.mistake("begin", self.begin, "'now' or 'all'")
         super().__post_init__()
-
-    @property
-    def is_read(self) -> bool:
-        return False
 
     def name_for(self, table: str) -> str:
         return self.name or self.destination

@@ -45,7 +45,7 @@ def test_a_search_without_an_index_says_what_to_declare(cli: Cli) -> None:
     ran = cli("search", "paid_orders", "red")
     assert ran.code != 0
     assert "shop.paid_orders has no output to_search." in ran.err
-    assert "also to_search, to_topic, to_webhook" in ran.err
+    assert "outputs=[...]: to_postgres(), to_search(), to_topic(), to_webhook()." in ran.err
     assert "The index shop.posts.posts is not whole yet" in cli("search", "posts", "red").err
 
 

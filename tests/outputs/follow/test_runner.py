@@ -27,15 +27,13 @@ from twofold.cli.__main__ import app
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.errors import BadArgument, BadSetting, ProcessFailed
+from twofold.infra.errors import BadSetting, ProcessFailed
 from twofold.infra.process.file_locks import is_held
 from twofold.infra.process.ports import free_port
 from twofold.infra.project.settings import Settings
 from twofold.outputs.copy_comparison import compare_copy
 from twofold.outputs.follow import runner
 from twofold.outputs.follow.output_state import StateFile
-from twofold.outputs.refused_rows import REFUSED
-from twofold.outputs.resend import resend_all, resend_from
 from twofold.outputs.targets.open_target import open_target
 from twofold.status.parts.outputs import OutputReport, output_reports
 from twofold.tables.declare.registry import Registry, load
@@ -121,62 +119,6 @@ def test_an_output_goes_on_when_its_server_is_back(lake: Lake, postgres: Server)
         postgres.start()
         until(lambda: reports(lake, followed.table)["hours"].version == 2)
     assert postgres.run("SELECT k FROM plant.hours ORDER BY k") == [("a",), ("b",)]
-
-
-def test_rows_that_are_refused_are_in_the_ledger_once(lake: Lake, postgres: Server) -> None:
-    followed = FollowedTable(lake)
-    followed.put(("a", 1, None), ("nul \0", 1, None))
-    table, copy = followed.table, open_target(lake, followed.table, followed.output)
-    followed.follow(copy)
-    resend_all(copy, lake, table)
-    followed.follow(copy)
-    [row] = pa.table(lake.open(REFUSED).scan()).to_pylist()
-    del row["recorded_at"]
-    assert row == {
-        "table": "plant.hours",
-        "output": "hours",
-        "key": '{"k":"nul \\u0000"}',
-        "version": 1,
-        "reason": 'invalid byte sequence for encoding "UTF8": 0x00',
-    }
-    assert reports(lake, table)["hours"].refused == 1
-    assert postgres.run("SELECT k FROM plant.hours") == [("a",)]
-
-
-def test_resend_repairs_a_copy_that_was_edited(lake: Lake, postgres: Server) -> None:
-    followed = FollowedTable(lake)
-    table, copy = followed.table, open_target(lake, followed.table, followed.output)
-    with pytest.raises(BadArgument, match=r"Nothing of plant\.hours was sent yet"):
-        resend_all(copy, lake, table)
-    followed.put(("a", 1, hour(1)), ("b", 1, None))
-    with running(lake, table):
-        until(lambda: reports(lake, table)["hours"].behind == 0)
-        postgres.run("UPDATE plant.hours SET n = 7 WHERE k = 'a'")
-        found = compare_copy(lake, table, copy)
-        assert found is not None
-        assert (found.version, found.rows, found.differing) == (1, 2, 1)
-        resend_all(copy, lake, table)
-        until(lambda: (found := compare_copy(lake, table, copy)) and not found.differing)
-
-
-def test_resend_from_a_version_sends_what_changed_since(lake: Lake, postgres: Server) -> None:
-    followed = FollowedTable(lake)
-    table, copy = followed.table, open_target(lake, followed.table, followed.output)
-    followed.put(("a", 1, None), ("b", 1, None), ("c", 1, None))
-    followed.follow(copy)
-    followed.put(("b", 2, None))
-    followed.put(("b", 1, None))
-    followed.remove("c")
-    followed.follow(copy)
-    postgres.run("DELETE FROM plant.hours")
-    assert resend_from(copy, lake, table, 1) == 2
-    assert postgres.run("SELECT k, n FROM plant.hours") == [("b", 1)]
-    for version in (4, 9):
-        with pytest.raises(BadArgument, match=r"expected a version from 0 to 3; the copy of plant\.hours shows 4"):
-            resend_from(copy, lake, table, version)
-    followed.vacuum()
-    with pytest.raises(BadArgument, match="cannot be read: files of them were removed"):
-        resend_from(copy, lake, table, 1)
 
 
 def test_the_file_of_destinations_is_private(lake: Lake, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from tests.harness.tiers import this_run
 from tests.infra.webhooks.signed import secret
 from tests.outputs.follow.test_runner import reports, running, until
 from tests.outputs.followed_table import FollowedTable
-from tests.outputs.followed_webhook import lake_with
+from tests.outputs.followed_webhook import lake_with, queue_of, sender_of
 from tests.outputs.webhook_receiver import OK, Receiver, receiving
 from twofold import to_webhook
 from twofold.cli.__main__ import app
@@ -28,12 +28,11 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting
 from twofold.infra.process import supervisor
 from twofold.infra.process.ports import free_port
-from twofold.outputs.follow import runner
+from twofold.outputs.follow import runner, webhook_sending
 from twofold.outputs.follow.output_state import StateFile
 from twofold.outputs.refused_rows import REFUSED
 from twofold.outputs.resend import resume
 from twofold.outputs.targets import webhook_queue, webhook_sender
-from twofold.outputs.targets.open_target import open_queue, open_sender, open_target
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 
@@ -127,13 +126,12 @@ def test_what_waits_is_counted_once_a_second_while_changes_are_sent(
         waiting=lambda: (counts.append(1) or len(counts), ""),  # type: ignore[func-returns-value]
         tried_since=lambda: None,
     )
-    monkeypatch.setattr(runner, "open_queue", lambda *_: queue)
-    monkeypatch.setattr(runner, "open_sender", lambda *_: SimpleNamespace(step=lambda now: next(sent)))
-    monkeypatch.setattr(runner, "PollingThread", lambda name, step, idle_s: step)
-    monkeypatch.setattr(runner.time, "monotonic", lambda: next(clock))
+    sender = SimpleNamespace(queue=queue, step=lambda now: next(sent))
+    monkeypatch.setattr(webhook_sending, "WebhookSender", lambda *_: sender)
+    monkeypatch.setattr(webhook_sending.time, "monotonic", lambda: next(clock))
     state = StateFile(lake.settings, "plant.hours", "hook", of_queue=True)
     followed = FollowedTable(lake)
-    step: Callable[[], bool] = runner._start_sending(lake, followed.table, to_webhook("hook"), state)  # type: ignore[assignment,arg-type]
+    step = webhook_sending.QueueSender(lake, followed.table, to_webhook("hook"), state).step
     assert [(step(), len(counts)) for _ in range(5)] == [(True, 1), (True, 1), (True, 1), (True, 2), (False, 3)]
     assert state.read().waiting == 3
 
@@ -155,7 +153,7 @@ def test_a_webhook_that_stopped_asks_where_to_go_on(lake: Lake, receiver: Receiv
         assert reports(lake, table)["hook"].state == "failed"
         assert "./twofold outputs resend plant.hours" in reports(lake, table)["hook"].error
         receiver.answer = lambda request: OK
-        resume(open_queue(lake, table, output), lake, table, output, 0)
+        resume(queue_of(lake, table, output), lake, table, output, 0)
         until(lambda: {b[0] for b in (r.brief for r in receiver.requests)} == {"a", "b"}, within_s=100)
         until(lambda: reports(lake, table)["hook"].error == "", within_s=100)
 
@@ -180,7 +178,7 @@ def test_a_killed_process_calls_once_for_each_change(lake: Lake, receiver: Recei
     for life in range(KILLS):
         process = subprocess.Popen(command, cwd=ROOT, env=environment)
         try:
-            until(lambda: open_queue(lake, table, table.outputs[0]).position() is not None)
+            until(lambda: queue_of(lake, table, table.outputs[0]).position() is not None)
             for _ in range(8):
                 version = max(followed.versions) + 1
                 followed.put(("a", version, None), (f"k{version}", 1, None))
@@ -206,7 +204,7 @@ def test_refused_changes_are_sent_again_by_a_command(
     lake = lake_with(lake, {"hook": f"{receiver.url} {secret()}"})
     followed = FollowedTable(lake)
     table = table_with(followed, "hook")
-    queue, sender = open_queue(lake, table, table.outputs[0]), open_sender(lake, table, table.outputs[0])
+    queue, sender = queue_of(lake, table, table.outputs[0]), sender_of(lake, table, table.outputs[0])
     followed.output = table.outputs[0]
     followed.follow(queue)
     followed.put(("a", 1, None))
@@ -245,6 +243,6 @@ def test_a_destination_that_is_no_receiver_is_refused(lake: Lake, line: str, mes
     lake = lake_with(lake, {"hook": line})
     table = table_with(FollowedTable(lake), "hook")
     with pytest.raises(BadSetting, match=message) as refused:
-        open_target(lake, table, table.outputs[0])
+        queue_of(lake, table, table.outputs[0]).receiver()
     assert "token" not in str(refused.value)
     assert secret() not in str(refused.value)

@@ -4,67 +4,98 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, given, settings
 from kafka import KafkaProducer
 
 from tests.infra.conftest import free_port
 from tests.outputs.followed_table import SCHEMA, FollowedTable, hour, key_of
-from tests.outputs.killed_steps import check_killed_steps, killed_after
-from tests.outputs.test_next_step import EVENTS, run_events, small_pages
+from tests.outputs.killed_steps import killed_after
+from tests.outputs.moved_outputs import MovedOutput, Row, replayed, without_key
+from tests.outputs.targets.target_contract import Kind, TargetContract
 from tests.tables.declared import written
 from twofold import to_topic
 from twofold.infra.delta.lake import Lake
-from twofold.infra.errors import BadSetting, BrokerUnreachable, ChangesGone, WriteConflict
+from twofold.infra.errors import BadDeclaration, BadSetting, BrokerUnreachable, WriteConflict
 from twofold.infra.kafka.compacted_topic import NewestValues, TransactionalWriter
+from twofold.infra.kafka.topic_admin import offsets
 from twofold.infra.project.settings import Settings
 from twofold.outputs.copy_comparison import compare_copy
-from twofold.outputs.refused_rows import Refused
-from twofold.outputs.resend import resend_all, resume
+from twofold.outputs.follow.output_state import StateFile
+from twofold.outputs.resend import resend_all
+from twofold.outputs.revealed_places import Place
 from twofold.outputs.targets.open_target import open_target
 from twofold.outputs.targets.topic_copy import POSITIONS, TopicCopy
 from twofold.outputs.view import KEY
 from twofold.tables.declare.registry import load
 
-__all__ = ["small_pages"]
-
 pytestmark = pytest.mark.platform
+WRITES = [(KafkaProducer, "send"), (KafkaProducer, "commit_transaction"), (StateFile, "note_position")]
 
 _numbers = count(1)
 
 
-class ReadCopy(TopicCopy):
-    """A copy that tests read."""
-
-    def rows(self, columns: list[str]) -> list[tuple[Any, ...]]:
-        schema = FollowedTable.schema_of(columns)
-        return sorted((tuple(row.values()) for row in self.sent(schema, 0, 1).to_pylist()), key=repr)
-
-
-def new_copy(broker: Settings, refused: list[Refused] | None = None, *, compacted: bool = True) -> ReadCopy:
+def new_copy(broker: Settings, *, compacted: bool = True) -> TopicCopy:
     """A copy whose topic nobody has."""
-    number = next(_numbers)
-
-    def note(rows: Any, after: Any) -> None:
-        if refused is not None:
-            refused.extend(rows)
-
-    name = f"hours_{number}"
-    return ReadCopy(settings=broker, table="plant.hours", name=name, compacted=compacted, note_refused=note)
+    name = f"hours_{next(_numbers)}"
+    return TopicCopy(Lake(broker), Place("plant.hours", name, "topic", ""), to_topic(name, compacted=compacted))
 
 
-def again(copy: ReadCopy) -> ReadCopy:
+def again(copy: TopicCopy) -> TopicCopy:
     """The copy as a process sees it that starts now."""
-    return replace(copy)
+    return TopicCopy(copy._lake, copy._place, copy._output)
+
+
+def of_topic(moved: MovedOutput) -> TopicCopy:
+    copy = moved.target
+    assert isinstance(copy, TopicCopy)
+    return copy
+
+
+def changes_of(moved: MovedOutput) -> list[Row]:
+    copy = of_topic(moved)
+    sent = [(json.loads(key), value) for key, value in records(copy.settings, copy.topic)]
+    return [{"key": key, **{side: value[side] for side in ("before", "after")}} for key, value in sent]
+
+
+def kind_of(broker: Settings, *, compacted: bool) -> Kind:
+    def rows(moved: MovedOutput, columns: Sequence[str]) -> list[Row]:
+        if not compacted:
+            return replayed(changes_of(moved))
+        return without_key(map(json.loads, NewestValues(broker, of_topic(moved).topic).look(decided=True).values()))
+
+    return Kind(
+        output=to_topic("copy", compacted=compacted, destination="there"),
+        address=f"kafka://{broker.bootstrap_servers}",
+        rows=rows,
+        writes=WRITES,
+        changes=changes_of,
+        examples=4,
+    )
+
+
+@pytest.mark.usefixtures("open_elsewhere")
+class TestContract(TargetContract):
+    @pytest.fixture
+    def kind(self, broker: Settings) -> Kind:
+        return kind_of(broker, compacted=True)
+
+
+@pytest.mark.usefixtures("open_elsewhere")
+class TestContractOfChanges(TargetContract):
+    @pytest.fixture
+    def kind(self, broker: Settings) -> Kind:
+        return kind_of(broker, compacted=False)
+
+    def test_it_forgets_a_person(self, kind: Kind, lake: Lake) -> None:
+        with pytest.raises(BadDeclaration, match="records of a topic that is not compacted stay"):
+            replace(kind.output, reveal=["mail"])
 
 
 @pytest.fixture
@@ -73,19 +104,18 @@ def followed(lake: Lake) -> FollowedTable:
 
 
 def records(broker: Settings, topic: str) -> Iterator[tuple[str, Any]]:
-    """Every committed record of a topic, by a consumer of its own."""
-    from kafka import KafkaConsumer
+    """Every committed record of a topic, by a consumer of its own; no transaction of it is open."""
+    from kafka import KafkaConsumer, TopicPartition
 
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=broker.bootstrap_servers,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        consumer_timeout_ms=2_000,
-    )
+    NewestValues(broker, topic).look(decided=True)
+    place = TopicPartition(topic, 0)
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, isolation_level="read_committed")
     try:
-        for record in consumer:
-            yield record.key.decode(), record.value and json.loads(record.value)
+        consumer.assign([place])
+        consumer.seek_to_beginning()
+        while consumer.position(place) < offsets(broker, [topic])[topic][0].latest:
+            for record in consumer.poll(500).get(place, ()):
+                yield record.key.decode(), record.value and json.loads(record.value)
     finally:
         consumer.close()
 
@@ -106,54 +136,6 @@ def test_each_change_is_a_record_and_a_row_that_goes_a_tombstone(broker: Setting
     ]
 
 
-def test_a_copy_that_is_erased_has_a_tombstone_for_each_row(broker: Settings, followed: FollowedTable) -> None:
-    followed.put(("a", 1, None), ("b", 1, None))
-    followed.follow(copy := new_copy(broker))
-    again(copy).erase()
-    again(copy).erase()
-    assert (again(copy).position(), again(copy).rows(["k"])) == (None, [])
-    assert dict(records(broker, copy.topic)) == {key_of("a"): None, key_of("b"): None}
-
-
-def test_a_process_that_wakes_up_late_sends_nothing(broker: Settings, followed: FollowedTable) -> None:
-    late = new_copy(broker)
-    followed.put(("a", 1, None))
-    followed.follow(late)
-    followed.put(("a", 2, None))
-    other = again(late)
-    followed.follow(other)
-    followed.put(("a", 3, None))
-    with pytest.raises(WriteConflict):
-        late.send(followed.schema_of(SCHEMA.names).empty_table(), late.position(), other.position())  # type: ignore[arg-type]
-    followed.follow(again(late))
-    assert [value["n"] for _, value in records(broker, late.topic)] == [1, 2, 3]
-
-
-@pytest.mark.parametrize("is_committed", [False, True])
-def test_a_process_killed_around_its_commit_sends_each_row_once(
-    broker: Settings, followed: FollowedTable, monkeypatch: pytest.MonkeyPatch, is_committed: bool
-) -> None:
-    commit = KafkaProducer.commit_transaction
-
-    def dies(producer: KafkaProducer) -> None:
-        if is_committed:
-            commit(producer)
-        raise KeyboardInterrupt
-
-    copy = new_copy(broker)
-    followed.put(("a", 1, None))
-    followed.follow(copy)
-    followed.put(("a", 2, None), ("b", 2, None))
-    with monkeypatch.context() as killed:
-        killed.setattr(KafkaProducer, "commit_transaction", dies)
-        with pytest.raises(KeyboardInterrupt):
-            followed.step(copy)
-    followed.follow(again(copy))
-    assert sorted((key, value["n"]) for key, value in records(broker, copy.topic)) == [
-        (key_of("a"), 1), (key_of("a"), 2), (key_of("b"), 2)
-    ]  # fmt: skip
-
-
 @pytest.fixture
 def open_elsewhere(broker: Settings, tmp_path: Path) -> Iterator[None]:
     """The transaction of another output, whose process was killed, and was not started again."""
@@ -164,13 +146,6 @@ def open_elsewhere(broker: Settings, tmp_path: Path) -> Iterator[None]:
     assert ran == ["commit_transaction"]
     yield
     TransactionalWriter(broker, copy.owner).close()
-
-
-@pytest.mark.usefixtures("open_elsewhere")
-def test_a_row_of_a_killed_step_is_gone_once_its_table_went_back(broker: Settings, followed: FollowedTable) -> None:
-    copy = new_copy(broker)
-    writes = [(KafkaProducer, "send"), (KafkaProducer, "commit_transaction")]
-    assert check_killed_steps(followed, lambda: again(copy), writes) == 4
 
 
 def test_a_position_among_those_of_all_outputs_goes_on(broker: Settings, followed: FollowedTable) -> None:
@@ -195,24 +170,14 @@ def test_a_position_among_those_of_all_outputs_goes_on(broker: Settings, followe
     assert [value["n"] for _, value in records(broker, other.topic)] == [3]
 
 
-def test_a_row_that_cannot_be_written_is_refused(broker: Settings, followed: FollowedTable) -> None:
-    refused: list[Refused] = []
-    copy = new_copy(broker, refused)
-    followed.put_far("far")
-    followed.put(("near", 1, None))
-    followed.follow(copy)
-    assert [row.key for row in refused] == [key_of("far")]
-    assert [key for key, value in records(broker, copy.topic) if value] == [key_of("near")]
-
-
 @pytest.fixture
-def changes(broker: Settings, followed: FollowedTable) -> ReadCopy:
+def changes(broker: Settings, followed: FollowedTable) -> TopicCopy:
     """A topic that gets the changes of the table."""
     followed.with_output(compacted=False)
     return new_copy(broker, compacted=False)
 
 
-def briefs(copy: ReadCopy) -> list[tuple[str, int | None, int | None, int]]:
+def briefs(copy: TopicCopy) -> list[tuple[str, int | None, int | None, int]]:
     """The changes in a topic: operation, the number before and after, version."""
     sent = (value for _, value in records(copy.settings, copy.topic))
     return [
@@ -220,7 +185,7 @@ def briefs(copy: ReadCopy) -> list[tuple[str, int | None, int | None, int]]:
     ]
 
 
-def test_a_topic_of_changes_gets_each_commit_as_debezium_writes_it(changes: ReadCopy, followed: FollowedTable) -> None:
+def test_a_topic_of_changes_gets_each_commit_as_debezium_writes_it(changes: TopicCopy, followed: FollowedTable) -> None:
     followed.put(("a", 1, hour(1)))
     followed.follow(changes)
     followed.put(("a", 2, None))
@@ -232,37 +197,6 @@ def test_a_topic_of_changes_gets_each_commit_as_debezium_writes_it(changes: Read
     source = {"table": "plant.hours", "version": 1}
     found = next(records(changes.settings, changes.topic))
     assert found == (key_of("a"), {"op": "c", "before": None, "after": first, "source": source})
-
-
-@pytest.mark.usefixtures("open_elsewhere")
-def test_a_topic_of_changes_has_each_once_if_killed(
-    changes: ReadCopy, followed: FollowedTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def dies(producer: KafkaProducer) -> None:
-        raise KeyboardInterrupt
-
-    followed.put(("a", 1, None))
-    followed.follow(changes)
-    followed.put(("a", 2, None))
-    with monkeypatch.context() as killed:
-        killed.setattr(KafkaProducer, "commit_transaction", dies)
-        with pytest.raises(KeyboardInterrupt):
-            followed.step(changes)
-    followed.follow(again(changes))
-    assert [number for _, _, number, _ in briefs(changes)] == [1, 2]
-
-
-def test_changes_that_are_lost_must_be_asked_for(changes: ReadCopy, followed: FollowedTable) -> None:
-    followed.put(("a", 1, None))
-    followed.follow(changes)
-    followed.create()
-    followed.put(("b", 1, None))
-    followed.put(("c", 1, None))
-    with pytest.raises(ChangesGone, match=r"plant\.hours: what changed after .* made again"):
-        followed.follow(changes)
-    assert resume(changes, followed.lake, followed.table, followed.output, 1) == 1
-    followed.follow(changes)
-    assert briefs(changes)[1:] == [("c", None, 1, 2)]
 
 
 def test_a_record_that_others_wrote_differs_from_its_row(broker: Settings, followed: FollowedTable) -> None:
@@ -280,7 +214,8 @@ def test_a_record_that_others_wrote_differs_from_its_row(broker: Settings, follo
     assert (compared.rows, compared.differing) == (2, 2)
     resend_all(again(copy), followed.lake, followed.table)
     followed.follow(again(copy))
-    assert copy.rows(SCHEMA.names) == [(key_of("a"), "a", None, None), (key_of("b"), "b", 1, None)]
+    rows = again(copy).sent(followed.schema_of(SCHEMA.names), 0, 1).to_pylist()
+    assert sorted(map(tuple, map(dict.values, rows))) == [(key_of("a"), "a", None, None), (key_of("b"), "b", 1, None)]
 
 
 def test_a_broker_that_does_not_answer_is_named(followed: FollowedTable) -> None:
@@ -308,11 +243,3 @@ def test_another_broker_is_a_destination(followed: FollowedTable, tmp_path: Path
     assert (copy.settings.bootstrap, copy.topic) == ("other:9092", "plant.hours")
     with pytest.raises(BadSetting, match=r"expected kafka://\.\.\."):
         open_target(lake, followed.table, to_topic("hours", destination="reports"))
-
-
-@pytest.mark.usefixtures("small_pages")
-@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(events=st.lists(EVENTS, max_size=8))
-def test_a_topic_equals_its_table_whatever_happens(broker: Settings, events: list[tuple[str, Any]]) -> None:
-    with TemporaryDirectory() as home:
-        run_events(FollowedTable(Lake(Settings(home=Path(home) / "home"))), new_copy(broker), events)

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
-from hypothesis import HealthCheck, given, settings
 
-from tests.outputs.followed_table import SCHEMA, hour, key_of
+from tests.infra.webhooks.signed import secret
+from tests.outputs.followed_table import hour
 from tests.outputs.followed_webhook import FollowedWebhook
-from tests.outputs.test_next_step import ROWS, happen, small_pages
-from tests.outputs.webhook_receiver import Receiver, Request, receiving
+from tests.outputs.moved_outputs import WRITES, called
+from tests.outputs.targets.target_contract import Kind, TargetContract
+from tests.outputs.webhook_receiver import Receiver, receiving
 from twofold import between, to_webhook
 from twofold.infra.delta.lake import Lake
-from twofold.infra.errors import BadArgument, ChangesGone, WriteConflict
-from twofold.infra.project.settings import Settings
-from twofold.outputs.next_step import next_step
-from twofold.outputs.targets import webhook_queue
-
-__all__ = ["small_pages"]
+from twofold.infra.errors import ChangesGone
 
 
 @pytest.fixture
 def hook(lake: Lake) -> Iterator[FollowedWebhook]:
     with receiving(Receiver()) as receiver:
         yield FollowedWebhook(lake, receiver)
+
+
+class TestContract(TargetContract):
+    @pytest.fixture
+    def kind(self) -> Kind:
+        return Kind(
+            output=to_webhook("there", begin="all"),
+            address=f"http://127.0.0.1:9/hook {secret()}",
+            rows=lambda moved, columns: called(moved),
+            writes=WRITES,
+            changes=lambda moved: [{"id": id, **change} for id, change in moved.arrived],
+            examples=20,
+        )
 
 
 def begun(hook: FollowedWebhook, **output: Any) -> FollowedWebhook:
@@ -195,53 +196,6 @@ def test_values_of_all_types_are_json(hook: FollowedWebhook) -> None:
 NESTED = pa.struct([("a", pa.list_(pa.int64())), ("b", pa.map_(pa.string(), pa.float64()))])
 
 
-def test_a_row_that_json_cannot_hold_is_in_the_ledger(hook: FollowedWebhook) -> None:
-    begun(hook)
-    far = pa.array([2**62, 0], pa.int64()).cast(pa.timestamp("us", "UTC"))
-    rows = pa.table({"k": ["far", "near"], "n": [1, 1], "closes_at": far})
-    write_deltalake(hook.table.lake.uri(hook.table.name), rows, mode="overwrite")
-    assert hook.run() == [("near", "insert", 1)]
-    [row] = hook.refused()
-    assert (row["key"], row["version"], row["output"]) == (key_of("far"), 1, "hook")
-
-
-def test_a_full_queue_holds_the_reader(hook: FollowedWebhook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook_queue, "MOST_WAITING", 2)
-    begun(hook)
-    hook.table.put(("a", 1, None), ("b", 1, None), ("c", 1, None))
-    assert hook.queue.has_room()
-    hook.follow()
-    assert not hook.queue.has_room()
-    hook.send()
-    assert hook.queue.has_room()
-
-
-def test_a_process_that_is_behind_another_queues_nothing(hook: FollowedWebhook) -> None:
-    begun(hook)
-    hook.table.put(("a", 1, None))
-    step = next_step(hook.table.lake, hook.table.table, hook.table.output, hook.queue.position(), hook.queue)
-    assert step is not None
-    hook.follow()
-    with pytest.raises(WriteConflict, match="another process has moved the queue"):
-        hook.queue.send(step.changes, step.before, step.after)
-    hook.send()
-    assert hook.receiver.take() == [("a", "insert", 1)]
-
-
-def test_a_table_made_again_stops_its_webhook(hook: FollowedWebhook) -> None:
-    hook.table.put(("a", 1, None))
-    begun(hook)
-    hook.table.create()
-    hook.table.put(("a", 1, None))
-    hook.table.put(("b", 1, None))
-    for _ in range(2):
-        with pytest.raises(ChangesGone, match=r"plant\.hours: what changed after .* made again") as stopped:
-            hook.run()
-    assert "./twofold outputs resend plant.hours --from N" in str(stopped.value)
-    assert hook.resume(1) == 1
-    assert hook.run() == [("b", "insert", 2)]
-
-
 def test_a_vacuum_while_behind_stops_until_it_begins_now(hook: FollowedWebhook) -> None:
     hook.table.put(("a", 1, None))
     begun(hook)
@@ -253,25 +207,6 @@ def test_a_vacuum_while_behind_stops_until_it_begins_now(hook: FollowedWebhook) 
     assert hook.run() == []
     hook.table.put(("b", 1, None))
     assert [found[:2] for found in hook.run()] == [("b", "insert")]
-
-
-def test_what_is_sent_again_has_the_ids_that_it_had(hook: FollowedWebhook) -> None:
-    begun(hook)
-    for number in range(3):
-        hook.table.put(("a", number, None), (f"b{number}", number, None))
-        hook.table.remove(f"b{number}")
-    hook.follow()
-    hook.send()
-    first = [(request.id, request.body) for request in hook.receiver.requests]
-    hook.receiver.take()
-    hook.resume(2)
-    hook.follow()
-    hook.send()
-    again = [(request.id, request.body) for request in hook.receiver.requests]
-    assert len(again) == 6
-    assert sorted(again) == sorted(pair for pair in first if json.loads(pair[1])["version"] > 2)
-    with pytest.raises(BadArgument, match=r"--from 7: expected now, or a version up to 6"):
-        hook.resume(7)
 
 
 def test_what_waits_and_is_queued_again_is_sent_in_order(hook: FollowedWebhook) -> None:
@@ -318,110 +253,3 @@ def test_closed_rows_are_sent_again_as_they_closed(hook: FollowedWebhook) -> Non
     hook.table.put(("later", 2, hour(5)))
     hook.resume(None)
     assert hook.run() == []
-
-
-class Killed(Exception):
-    """The process ends here."""
-
-
-@contextmanager
-def killed_after(statements: int) -> Iterator[list[int]]:
-    """Ends the process in place of the statement of SQLite after so many; yields how many there were."""
-    ran: list[int] = []
-
-    class Dying(sqlite3.Connection):
-        def execute(self, *values: Any) -> Any:
-            if len(ran) == statements:
-                raise Killed
-            if not str(values[0]).lstrip().startswith("CREATE"):
-                ran.append(len(ran))
-            return super().execute(*values)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Dying))
-        with suppress(Killed):
-            yield ran
-
-
-@pytest.mark.platform
-def test_a_process_killed_at_any_statement_loses_and_doubles_no_change(hook: FollowedWebhook) -> None:
-    """What is sent twice has one id and one body; the last of each key is the last that was first seen."""
-    begun(hook)
-    statements, ran = 0, [0]
-    expected: list[tuple[str, str, int]] = []
-    while len(ran) >= statements:  # until it ends before it is killed
-        statements += 1
-        hook.table.put(("a", statements, None), (f"new {statements}", statements, None))
-        hook.table.put(("a", -statements, None))
-        one, other = 2 * statements - 1, 2 * statements
-        kind = "insert" if statements == 1 else "update"
-        expected += [("a", kind, one), (f"new {statements}", "insert", one), ("a", "update", other)]
-        with killed_after(statements) as ran:
-            hook.follow()
-            hook.send()
-        hook.follow()
-        hook.send()
-    assert statements > 20
-    counted = hook.receiver.counted
-    assert sorted(request.brief for request in counted.values()) == sorted(expected)
-    assert len(hook.receiver.requests) > len(counted)
-    assert all(counted[request.id].body == request.body for request in hook.receiver.requests)
-    in_order = [request.brief[2] for request in counted.values() if request.brief[0] == "a"]
-    assert in_order == sorted(in_order)
-    assert hook.queue.waiting() == (0, "")
-
-
-EVENTS = st.one_of(
-    st.tuples(st.just("put"), ROWS),
-    st.tuples(st.just("remove"), st.sampled_from("abcdefg")),
-    st.tuples(st.just("restore"), st.integers(0, 30)),
-    st.tuples(st.sampled_from(["compact", "step", "step", "follow"]), st.none()),
-    st.tuples(st.just("close"), st.integers(0, 9)),
-    st.tuples(
-        st.just("output"),
-        st.sampled_from(
-            [
-                to_webhook("hook", begin="all"),
-                to_webhook("hook", columns=["k", "closes_at"], begin="all"),
-                to_webhook("hook", when="closed", begin="all"),
-                to_webhook("hook", where=[between("n", 5, None)], begin="all"),
-            ]
-        ),
-    ),
-)
-"""What happens to a table whose webhook is not stopped by it."""
-
-
-@pytest.mark.platform
-@pytest.mark.usefixtures("small_pages")
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(events=st.lists(EVENTS, max_size=12), lost=st.sets(st.integers(0, 30)))
-def test_the_changes_make_the_table_whatever_happens(events: list[tuple[str, Any]], lost: set[int]) -> None:
-    """A receiver that counts each id once, and loses its connection at times, has the rows of the table."""
-    tries = iter(range(10_000))
-
-    def answer(_: Request) -> Any:
-        return None if next(tries) in lost else (200, {}, "")
-
-    with TemporaryDirectory() as home, receiving(Receiver(answer)) as receiver:
-        hook = FollowedWebhook(Lake(Settings(home=Path(home) / "home")), receiver, to_webhook("hook", begin="all"))
-        restorable = [0]
-        for event in [*events, ("follow", None)]:
-            happen(hook.table, hook.queue, event, restorable)
-            restorable.append(max(hook.table.versions))
-            hook.wait(3)
-        rows: dict[str, Any] = {}
-        for change in (request.change for request in receiver.counted.values()):
-            key = json.dumps(change["key"])
-            assert (rows.get(key) is None) == (change["before"] is None)
-            rows[key] = change["after"]
-        at = hook.queue.position()
-        assert at is not None
-        columns = list(hook.table.output.columns or SCHEMA.names)
-        found = [[None if v is None else str(v) for v in row.values()] for row in rows.values() if row is not None]
-        should = [
-            [None if v is None else v.isoformat() if isinstance(v, datetime) else str(v) for v in row[1:]]
-            for row in hook.table.expected(at)
-        ]
-        assert all(list(row) == columns for row in rows.values() if row is not None)
-        assert sorted(found, key=repr) == sorted(should, key=repr)

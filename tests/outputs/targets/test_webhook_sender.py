@@ -7,7 +7,6 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -22,12 +21,11 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from tests.infra.webhooks.signed import KEY, secret, standard
 from tests.outputs.followed_table import key_of
-from tests.outputs.followed_webhook import FollowedWebhook, lake_with
+from tests.outputs.followed_webhook import FollowedWebhook, lake_with, sender_of
 from tests.outputs.webhook_receiver import OK, Receiver, Request, receiving
 from twofold.infra.delta.lake import Lake
 from twofold.infra.process.ports import free_port
-from twofold.outputs.targets import webhook_sender
-from twofold.outputs.targets.open_target import open_sender
+from twofold.outputs.targets import webhook_queue, webhook_sender
 
 DAY_S = 24 * 3600.0
 
@@ -230,7 +228,7 @@ def test_a_redirect_is_not_followed(hook: FollowedWebhook) -> None:
 def test_a_receiver_of_ones_own_network_gets_nothing(hook: FollowedWebhook, url: str) -> None:
     own = f"{url.format(hook.receiver.port)} {secret()}"
     lake = lake_with(hook.bare, {"hook": own}, networks="10.0.0.0/8")
-    hook.sender = open_sender(lake, hook.table.table, hook.declared_output)
+    hook.sender = sender_of(lake, hook.table.table, hook.declared_output)
     hook.table.put(("a", 1, None))
     assert hook.run() == []
     assert "is in no network of TWOFOLD_WEBHOOK_NETWORKS" in hook.queue.waiting()[1]
@@ -249,7 +247,7 @@ def test_the_address_that_was_checked_is_connected_to(hook: FollowedWebhook, mon
 
     monkeypatch.setattr(socket, "getaddrinfo", once)
     lake = lake_with(hook.bare, {"hook": f"http://receiver.example:{hook.receiver.port}/x {secret()}"}, "127.0.0.1/32")
-    hook.sender = open_sender(lake, hook.table.table, hook.declared_output)
+    hook.sender = sender_of(lake, hook.table.table, hook.declared_output)
     hook.table.put(("a", 1, None))
     hook.follow()
     hook.send()
@@ -297,7 +295,7 @@ def test_the_certificate_must_be_of_the_name(lake: Lake, monkeypatch: pytest.Mon
         hook.follow()
         for host, number in (("127.0.0.1", 0), ("localhost", 1)):
             own = lake_with(lake, {"hook": f"https://{host}:{receiver.port}/ {secret()}"})
-            hook.sender = open_sender(own, hook.table.table, hook.declared_output)
+            hook.sender = sender_of(own, hook.table.table, hook.declared_output)
             hook.wait(10)
             assert len(receiver.requests) == number
 
@@ -321,12 +319,11 @@ def test_a_change_is_not_lost_when_the_ledger_cannot_be_written(
     hook.receiver.answer = answering(bad=410)
     hook.table.put(("bad", 1, None))
     hook.follow()
-    sender = hook.sender
-    sender._queue = replace(hook.queue, note_refused=fail)
-    with pytest.raises(OSError, match="no space left"):
-        hook.wait(10)
+    with monkeypatch.context() as full:
+        full.setattr(webhook_queue, "record_refused", fail)
+        with pytest.raises(OSError, match="no space left"):
+            hook.wait(10)
     assert hook.queue.waiting()[0] == 1
-    sender._queue = hook.queue
     hook.wait(10)
     assert hook.queue.waiting() == (0, "")
     assert len(hook.refused()) == 1

@@ -11,8 +11,10 @@ from tests.plant import HOURS, plant
 from tests.tables.declared import TABLE_FILE, edited
 from twofold import between, expression, matches, not_null, one_of, to_postgres, to_webhook
 from twofold.infra.errors import BadDeclaration
+from twofold.infra.project.code_names import resolve
 from twofold.quality.rules import RECORD_RULES, Rule
 from twofold.tables.declare.code_fingerprint import fingerprint
+from twofold.tables.declare.outputs.output import Output, kinds
 
 CLOSING = edited(
     HOURS, "from twofold import F, table", "from twofold import F, between, table, to_postgres, to_webhook"
@@ -101,6 +103,12 @@ def test_a_parameter_of_a_webhook_that_is_wrong_is_refused(given: dict[str, Any]
 def test_a_webhook_has_the_name_of_its_destination(tmp_path: Path) -> None:
     table = hours(tmp_path, '[to_postgres(), to_webhook("alerts"), to_webhook("alerts", name="calls")]')
     assert [output.name_for("hours") for output in table.outputs] == ["hours", "alerts", "calls"]
+
+
+@pytest.mark.parametrize("kind", kinds().values())
+def test_every_name_of_a_kind_is_there(kind: type[Output]) -> None:
+    assert all(isinstance(resolve(name), type) for name in (kind.opens, *kind.steps))
+    assert kind.elsewhere
 
 
 def test_a_column_that_postgresql_cannot_have_is_refused(tmp_path: Path) -> None:
