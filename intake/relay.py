@@ -28,9 +28,8 @@ from twofold.infra.project.chosen_domains import relay_name
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.personal import encryption
 from twofold.tables.declare.registry import Registry, running
-from twofold.tables.declare.sources.captured_topic import is_relayed
+from twofold.tables.declare.sources.captured_topic import SEGMENT_MS, is_relayed
 from twofold.tables.declare.topic import Topic
-from twofold.tables.refresh.events.topic_specs import SEGMENT_MS
 
 if TYPE_CHECKING:
     from twofold.infra.kafka.group_member import Record

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twofold.infra import COMMAND
-from twofold.infra.capture.captured_table import MARK, OPERATION
 from twofold.infra.delta.compaction import compact
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.encodings.record_format import MARK, OPERATION
 from twofold.infra.errors import DefinitionChanged, LogGap, WriteConflict
 from twofold.infra.offset_ranges import Ranges, condition
 from twofold.infra.rows.rows import are_here, is_empty

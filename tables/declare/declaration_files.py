@@ -18,7 +18,6 @@ from twofold.infra import DOCS
 from twofold.infra.errors import BadDeclaration, TwofoldError, Unproved
 from twofold.infra.extras import missing_tool
 from twofold.infra.project.project import project
-from twofold.infra.webhooks.delivery_headers import WEBHOOK_ID
 from twofold.tables.algebra.code_mistakes import purity_mistakes
 from twofold.tables.algebra.mistake_list import found_by, require_none, split
 from twofold.tables.declare import metadata_columns
@@ -157,9 +156,7 @@ def _descriptions_of_platform(topic: Topic) -> dict[str, str]:
     texts = {
         **metadata_columns.OF_EVENTS,
         **(metadata_columns.OF_COMPACTED if topic.compacted else {}),
-        **(metadata_columns.OF_CHANGES if topic.has_marks else {}),
-        **(metadata_columns.OF_OUTBOX if topic.captures and not topic.has_marks else {}),
-        **(metadata_columns.OF_WEBHOOKS if topic.message_key == WEBHOOK_ID else {}),
+        **topic.origin.columns,
     }
     if topic.append_time:
         texts[topic.append_time] = texts[metadata_columns.APPENDED_AT]

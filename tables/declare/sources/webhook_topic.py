@@ -11,12 +11,22 @@ from twofold.infra.webhooks.delivery_headers import EVENT_TYPE, ID, MOST_BYTES, 
 from twofold.infra.webhooks.signatures import Scheme
 from twofold.tables.declare.personal import Personal
 from twofold.tables.declare.record_fields import header
+from twofold.tables.declare.records.origin import Origin
 from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
     from twofold.quality.rules import Rule
     from twofold.tables.declare.registry import Registry
 
+WEBHOOK = Origin(
+    columns={
+        WEBHOOK_ID: "id of the delivery; one that is sent again has the same",
+        TYPE: "kind of the event, as the sender names it",
+        RECEIVED_AT: "when the first delivery of this id was received",
+    },
+    # Who got an answer forgets the delivery: there is one broker, and a loss of power empties its page cache.
+    configs={"flush.messages": "1"},
+)
 _DATED_BY_RECEIVER = "twofold.infra.webhooks.delivery_parser:DeliveryParser"
 
 
@@ -77,6 +87,7 @@ def from_webhook(
     # Encrypted, a value takes a third more for each person that it is of.
     is_sealed = any(isinstance(kind, Personal) for kind in schema.values())
     return WebhookTopic(
+        origin=WEBHOOK,
         scheme=scheme,
         encoding="json" if event_time else _DATED_BY_RECEIVER,
         schema={**schema, **own},
