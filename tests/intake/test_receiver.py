@@ -105,7 +105,7 @@ def receiver(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iter
     secrets.touch(mode=0o600)
     secrets.write_text(f"hub.pushes = {SECRET}\nhub.examples = {SECRET}\nhub.payments = {SECRET}\n")
     add_missing(settings, [*registry.topics])
-    [own] = program.programs(settings, registry)
+    [own] = program.SERVICE.programs(settings, registry)
     command = [sys.executable, "-m", "tests.intake.own_receiver", str(folder)]
     try:
         supervisor.start(settings, [replace(own, command=command)])

@@ -131,7 +131,7 @@ def relayed(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Itera
     settings = Settings(home=tmp_path_factory.mktemp("home"), bootstrap=broker.bootstrap_servers)
     require_sealed(settings, registry.topics.values())
     topic_admin.ensure_topics(broker, specs(registry))
-    [own] = program.programs(settings, registry)
+    [own] = program.SERVICE.programs(settings, registry)
     command = [sys.executable, "-m", "tests.intake.own_relay", str(folder), DOMAIN]
     try:
         supervisor.start(settings, [replace(own, command=command)])
