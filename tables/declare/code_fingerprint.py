@@ -81,7 +81,7 @@ _NOT_DEFINING = BOUND | frozenset(
     {"derive", "checks", "tolerances", "owner", "tags", "freshness", "approve_above", "outputs", "pure"}
 )
 
-_NOT_OF_RECORDS = ("origin", "captures", "cover")
+_NOT_OF_RECORDS = ("origin", "captures", "covered", "cover")
 """What a topic says that does not change what its records become."""
 
 
@@ -151,6 +151,11 @@ def digest(lines: Sequence[str]) -> str:
     for now, then in _THEN.items():
         text = text.replace(now, then)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def covering(topic: Topic) -> str:
+    """Hashes what says which values of a record are covered; empty if none are."""
+    return digest([repr(topic.schema), topic.unknown_fields]) if topic.covered else ""
 
 
 class _Reader:

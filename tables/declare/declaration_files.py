@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +25,6 @@ from twofold.tables.declare import metadata_columns
 from twofold.tables.declare.code_fingerprint import Code, read_code, read_origin
 from twofold.tables.declare.metadata_columns import described_columns
 from twofold.tables.declare.parameter_checks import BOUND, NAME, require_columns, require_known
-from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.declare.refusals.refused_names import HEAVY_IMPORT
 from twofold.tables.declare.table import Draft
 from twofold.tables.declare.topic import DeviceClock, Topic
@@ -147,7 +147,9 @@ def read_declaration(path: Path) -> TopicFile | DeclarationFile:
         topic, described = expected[0], described_columns(docstring)
         mistakes += found_by(partial(require_columns, "a line of its docstring", [*described], topic.columns))
         require_none(mistakes)
-        topic = with_sealed_columns(replace(topic, **binding))
+        topic = replace(topic, **binding)
+        for complete in {kind.completed for kind in topic.covered.values()}:
+            topic = resolve_name(complete)(topic)
         return TopicFile(topic, {**_descriptions_of_platform(topic), **described})
 
 

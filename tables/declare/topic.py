@@ -26,6 +26,7 @@ from twofold.tables.declare.parameter_checks import (
     set_fields,
 )
 from twofold.tables.declare.record_fields import Field, record_types, require_fields
+from twofold.tables.declare.records.cover import Cover, CoveredType, find_cover
 from twofold.tables.declare.records.origin import PRODUCED, Origin
 
 _TOPIC_DURATIONS = ("local_retention", "max_future_skew", "idle_timeout")
@@ -365,6 +366,16 @@ class Topic:
     def captures(self) -> str | None:
         """The table of a captured database that records are of."""
         return self.origin.table
+
+    @property
+    def covered(self) -> dict[str, CoveredType]:
+        """The columns with values that are covered before the log has them, or that are computed of some then."""
+        return {column: given for column, given in self.schema.items() if isinstance(given, CoveredType)}
+
+    @property
+    def cover(self) -> Cover | None:
+        """What covers them; None: nothing is covered."""
+        return find_cover()(self) if self.covered else None
 
     @property
     def full_name(self) -> str:

@@ -1,1 +1,1 @@
-"""What a topic's declaration says of its records before they are in the log."""
+"""The parts of a topic's declaration that concern records before they are in the log."""

@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from twofold.infra.capture.captured_table import INTAKE, Capture
-from twofold.infra.encodings.column_types import parse_type
+from twofold.infra.encodings.column_types import SCALARS, parse_type
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.extras import require_extra
-from twofold.tables.declare.personal import Computed, personal_columns
 from twofold.tables.declare.record_fields import header, key
 from twofold.tables.declare.records.origin import Origin
 from twofold.tables.declare.topic import Topic
@@ -42,19 +41,7 @@ _OF_OUTBOX = {
     "aggregate_id": (key("string"), "id of what the event happened to"),
 }
 """The columns of an outbox's events that are no fields of the payload."""
-SCALARS = (
-    "string",
-    "boolean",
-    "int",
-    "long",
-    "double",
-    "decimal",
-    "date",
-    "timestamp",
-    "timestamp_ntz",
-    "binary",
-    "json",
-)
+_SCALARS = (*SCALARS, "decimal")
 ELEMENTS = ("string", "int", "long")
 """Of arrays: of the others a value that did not travel cannot be recognized."""
 INTAKE_MS = 7 * 24 * 3_600_000
@@ -127,10 +114,10 @@ def _captured_schema(columns: Mapping[str, str], primary_key: Sequence[str]) -> 
         if column.startswith("cdc_"):
             raise BadDeclaration(f"{column!r}: names that begin with cdc_ are those of the change.")
         inner = kind.element.name if kind.name == "array" and kind.element else None
-        if kind.name not in SCALARS and inner not in ELEMENTS:
+        if kind.name not in _SCALARS and inner not in ELEMENTS:
             raise BadDeclaration(
                 f"{column} is declared {text!r}, which no column of a database is captured as.",
-                hint=f"Types: {', '.join(SCALARS)}, and arrays of {', '.join(ELEMENTS)}.",
+                hint=f"Types: {', '.join(_SCALARS)}, and arrays of {', '.join(ELEMENTS)}.",
             )
         if column in primary_key and (kind.nullable or inner or kind.name in ("double", "json", "binary")):
             raise BadDeclaration(f"{column} is declared {text!r}; expected a single exact value, never null, in a key.")
@@ -203,7 +190,7 @@ def captures(registry: Registry) -> list[Capture]:
 
 def is_relayed(topic: Topic) -> bool:
     """Whether records of the topic are captured, and encrypted between the connector and the topic."""
-    return topic.captures is not None and bool(personal_columns(topic))
+    return topic.captures is not None and bool(topic.covered)
 
 
 def largest_captured(topic: Topic) -> int:
@@ -242,7 +229,8 @@ def _captured(table: str, added: Mapping[str, tuple[str, str]]) -> Origin:
 
 
 def _capture(topic: Topic, table: str) -> Capture:
-    columns = {name: topic.types[name] for name, given in topic.schema.items() if not isinstance(given, Computed)}
+    computed = [name for name, given in topic.covered.items() if given.is_computed]
+    columns = {name: kind for name, kind in topic.types.items() if name not in computed}
     row = {name: kind for name, kind in columns.items() if not name.startswith("cdc_")} if topic.has_marks else {}
     return Capture(
         topic=topic.full_name,

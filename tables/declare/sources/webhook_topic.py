@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.webhooks.delivery_headers import EVENT_TYPE, ID, MOST_BYTES, RECEIVED_AT, TYPE, WEBHOOK_ID
 from twofold.infra.webhooks.signatures import Scheme
-from twofold.tables.declare.personal import Personal
 from twofold.tables.declare.record_fields import header
+from twofold.tables.declare.records.cover import CoveredType
 from twofold.tables.declare.records.origin import Origin
 from twofold.tables.declare.topic import Topic
 
@@ -85,7 +85,7 @@ def from_webhook(
             hint=f'Give the column another name; `field("{taken[0]}", ...)` takes the field of the body.',
         )
     # Encrypted, a value takes a third more for each person that it is of.
-    is_sealed = any(isinstance(kind, Personal) for kind in schema.values())
+    is_sealed = any(isinstance(kind, CoveredType) for kind in schema.values())
     return WebhookTopic(
         origin=WEBHOOK,
         scheme=scheme,
