@@ -29,5 +29,8 @@ class Origin:
     topics: Name = ""
     mistakes: Name = ""
 
+    def __repr__(self) -> str:
+        return f"Origin({self.table or ''})"
+
 
 PRODUCED = Origin()
