@@ -24,9 +24,8 @@ from twofold.infra.project import jars
 from twofold.infra.project.chosen_domains import choose_domains, driver_name
 from twofold.infra.project.home_format import keep_format, version
 from twofold.infra.project.settings import Settings, ports_file
+from twofold.tables.declare.records.cover import find_cover
 from twofold.tables.declare.registry import Registry, load, running
-from twofold.tables.declare.sources.captured_topic import captures
-from twofold.tables.refresh.events.sealed_topics import require_sealed
 
 
 def start_platform(
@@ -163,7 +162,7 @@ def restart_streams(settings: Settings, domains: Sequence[str], *, quietly: bool
     alive = {process.name for process in supervisor.state(settings) if process.pid is not None}
     for domain in domains:
         if driver_name(domain) in alive:
-            require_sealed(settings, registry.domain_topics(domain))
+            find_cover().require(settings, registry.domain_topics(domain))
     alive -= {driver_name(domain) for domain in registry.domains if domain not in domains}
     for service in needed(settings, registry) if domains else ():
         for program in service.programs(settings, registry) if service.loads_code else ():
@@ -183,7 +182,7 @@ def _ensure_topics(settings: Settings, registry: Registry) -> None:
     from twofold.status.ledgers import describe_ledgers
     from twofold.tables.refresh.events.topic_specs import specs
 
-    require_sealed(settings, registry.topics.values())
+    find_cover().require(settings, registry.topics.values())
     ensure_topics(settings, specs(registry))
     Ledgers(Lake(settings)).ensure()
     describe_ledgers(Lake(settings))
@@ -198,7 +197,7 @@ def _write_views(settings: Settings, registry: Registry) -> None:
 
 def wait_for_tables(settings: Settings, registry: Registry) -> None:
     """Prints which captured tables the database lacks; at a terminal, waits for them and captures them."""
-    tables = [capture.table for capture in captures(registry)]
+    tables = [topic.captures for topic in registry.topics.values() if topic.captures]
     if not tables:
         return
     from twofold.infra.capture.table_catalog import missing_tables

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
     from twofold.cli.sql_query import Analyst
     from twofold.infra.delta.lake import Lake
-    from twofold.infra.keys.reader import Reader
     from twofold.infra.project.settings import Settings
+    from twofold.tables.declare.records.cover import Reader
     from twofold.tables.declare.registry import Registry
 
 _AT_LSN = """
@@ -46,29 +47,23 @@ def define_functions(analyst: Analyst, lake: Lake, load: Callable[[], Registry])
 
     analyst.define("complete_through", complete_through, "VARCHAR[]", "BIGINT")
     analyst.connection.execute(_AT_LSN)
-    reader: list[Reader | None] = []
+    opened = cache(partial(_open_reader, lake.settings))
 
     def reveal(column: pa.ChunkedArray) -> pa.Array:
-        if not reader:
-            reader.append(_open_reader(lake.settings))
-        return reader[0].reveal(column, analyst.statements) if reader[0] else _nulls(len(column))
+        import pyarrow as pa
+
+        reader = opened()
+        return reader.reveal(column, analyst.statements) if reader else pa.nulls(len(column), pa.string())
 
     analyst.define_by_column("reveal", reveal)
 
 
-def _nulls(rows: int) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.nulls(rows, pa.string())
-
-
 def _open_reader(settings: Settings) -> Reader | None:
     """Opens the keys; prints a warning if this user cannot."""
-    from twofold.infra.keys.key_store import KeyStore
-    from twofold.infra.keys.reader import Reader
+    from twofold.tables.declare.records.cover import find_cover
 
     try:
-        return Reader(KeyStore(settings), "sql")
+        return find_cover().reader(settings, "sql")
     except BadSetting as error:
         err.print(f"[yellow]![/] reveal() gives nulls: {escape(error.message)}", soft_wrap=True)
         return None

@@ -42,7 +42,6 @@ from twofold.dags.operators.table_work import ALL_RIGHT, LOOK, ReconcileOperator
 from twofold.dags.topic_dags import TOPIC_DAGS
 from twofold.infra import COMMAND
 from twofold.infra.airflow.dag_names import BACKFILL, dag_ids
-from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 
@@ -72,7 +71,7 @@ def make_dags(
     )
     makers = {"stream": _stream, "reconcile": _reconcile, "repair": _repair, "rebuild": _rebuild, "recover": _recover}
     makers |= {"audit": _audit, "quality": _quality, **TOPIC_DAGS}
-    names, has_persons = [table.name for table in plan.tables], any(map(personal_columns, plan.topics))
+    names, has_persons = [table.name for table in plan.tables], any(topic.covered for topic in plan.topics)
     for dag_id in dag_ids(domain, names, has_topics=bool(plan.topics), has_persons=has_persons):
         if only not in (None, dag_id):
             continue

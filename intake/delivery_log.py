@@ -23,8 +23,8 @@ from twofold.infra.kafka.record_producer import producing
 from twofold.infra.project.settings import Settings
 from twofold.intake.delivery import Delivery
 from twofold.intake.first_received import FirstReceived, Key
+from twofold.tables.declare.records.cover import Seal, find_cover
 from twofold.tables.declare.sources.webhook_topic import WebhookTopic
-from twofold.tables.refresh.events.record_sealer import Seal, sealing
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -172,7 +172,7 @@ class DeliveryLog:
 
     def _sealed(self, delivery: Delivery) -> bytes:
         if self._seal is None:
-            self._seal = self._open.enter_context(sealing(self._settings, self._topics.values()))
+            self._seal = self._open.enter_context(find_cover().sealing(self._settings, self._topics.values()))
         return self._seal(delivery.topic, delivery.body) or b""
 
     def _ready(self) -> KafkaProducer:

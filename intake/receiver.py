@@ -14,7 +14,7 @@ from twofold.infra.process.service import ServerPort, Service, Wait, worker
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.webhook_secrets import add_missing
-from twofold.tables.declare.personal import encryption
+from twofold.tables.declare.code_fingerprint import covering
 from twofold.tables.declare.registry import Registry, running
 from twofold.tables.declare.sources.webhook_topic import WebhookTopic, webhook_topics
 
@@ -26,7 +26,7 @@ def _programs(settings: Settings, registry: Registry) -> list[Program]:
     """Returns the receiver's program, which changes with the topics that it fills; each of them gets a secret."""
     topics = webhook_topics(registry)
     add_missing(settings, [topic.full_name for topic in topics])
-    filled = " ".join(f"{t.full_name}:{t.scheme}:{t.event_time}:{t.max_bytes}:{encryption(t)}" for t in topics)
+    filled = " ".join(f"{t.full_name}:{t.scheme}:{t.event_time}:{t.max_bytes}:{covering(t)}" for t in topics)
     return [worker(settings, NAME, [sys.executable, "-P", "-m", "twofold.intake.receiver"], filled, stop_wait_s=40)]
 
 

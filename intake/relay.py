@@ -26,11 +26,10 @@ from twofold.infra.process.service import Service, worker
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project.chosen_domains import relay_name
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.personal import encryption
+from twofold.tables.declare.code_fingerprint import covering
 from twofold.tables.declare.registry import Registry, running
-from twofold.tables.declare.sources.captured_topic import is_relayed
+from twofold.tables.declare.sources.captured_topic import SEGMENT_MS, is_relayed
 from twofold.tables.declare.topic import Topic
-from twofold.tables.refresh.events.topic_specs import SEGMENT_MS
 
 if TYPE_CHECKING:
     from twofold.infra.kafka.group_member import Record
@@ -57,7 +56,7 @@ def _programs(settings: Settings, registry: Registry) -> Iterator[Program]:
     """Yields the relay of each domain that needs one; it changes with what it has to encrypt."""
     for domain in registry.domains:
         if topics := relayed_topics(registry, domain):
-            declared = " ".join(f"{topic.full_name}:{encryption(topic)}" for topic in topics)
+            declared = " ".join(f"{topic.full_name}:{covering(topic)}" for topic in topics)
             command = [sys.executable, "-P", "-m", "twofold.intake.relay", domain]
             yield worker(settings, relay_name(domain), command, declared, stop_wait_s=20)
 

@@ -9,12 +9,11 @@ from twofold.infra.process.service import ServerPort, Service, Wait
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.outputs.postgres_output import COPIES
 from twofold.tables.declare.registry import Registry
-from twofold.tables.declare.sources.captured_topic import captures
 
 
 def _uses(settings: Settings, registry: Registry) -> tuple[bool, bool]:
     """Whether tables of the supervised database are captured, and whether it has copies."""
-    is_captured = settings.supervises_database and bool(captures(registry))
+    is_captured = settings.supervises_database and any(topic.captures for topic in registry.topics.values())
     return is_captured, any(out.server == postgres_server.NAME and not out.destination for _, out in registry.outputs())
 
 

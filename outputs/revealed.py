@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from twofold.infra.keys.key_store import KeyStore
-from twofold.infra.keys.reader import Reader
+from twofold.tables.declare.records.cover import Reader, find_cover
 
 if TYPE_CHECKING:
     from twofold.infra.project.settings import Settings
     from twofold.outputs.position import Position
     from twofold.outputs.view import Show, View
     from twofold.tables.declare.outputs.output import Output
-
-_TOGETHER_MS = 3_600_000
-"""The accesses of an hour are one line of their ledger: an output has a step a second."""
 
 
 class Revealed:
@@ -33,8 +29,8 @@ class Revealed:
 
     def close(self) -> None:
         """Closes the keys."""
-        if "_store" in self.__dict__:
-            self._store.close()
+        if "_reader" in self.__dict__:
+            self._reader.close()
 
     def forgotten(self, view: View | Output) -> int:
         """Returns the number of the last end of a key; 0 for what reveals nothing.
@@ -44,7 +40,7 @@ class Revealed:
         Raises:
             BadSetting: this user cannot read the keys.
         """
-        return self._store.last_end() if view.reveal else 0
+        return self._reader.last_end() if view.reveal else 0
 
     def now(self, column: pa.ChunkedArray) -> pa.Array:
         """Shows a column as copies get it: null without the key.
@@ -68,9 +64,5 @@ class Revealed:
         )
 
     @cached_property
-    def _store(self) -> KeyStore:
-        return KeyStore(self._settings)
-
-    @cached_property
     def _reader(self) -> Reader:
-        return Reader(self._store, self._purpose, together_ms=_TOGETHER_MS, of_persons=True)
+        return find_cover().reader(self._settings, self._purpose, of_copy=True)

@@ -31,11 +31,9 @@ from twofold.streaming.query.progress import last_of, note_error
 from twofold.streaming.query.scheduler_pool import use_pool
 from twofold.streaming.query.step_shares import Shares
 from twofold.tables.declare.analysis import require_no_mistake
-from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.acceptance import is_accepted, require_proved
-from twofold.tables.refresh.events.sealed_topics import end_due_keys
 from twofold.tables.refresh.events.topic_specs import specs
 from twofold.tables.refresh.open_platform import Platform, ensure_table, opened
 
@@ -207,8 +205,8 @@ def _starters(
         lock = platform.lake.settings.stream_lock(table.full_name)
         start = partial(_start_table, platform, table, pace())
         yield table.name, _in_own_pool(platform, table.full_name, start), lock
-    if any(map(personal_columns, platform.registry.domain_topics(domain))):
-        end_due = partial(end_due_keys, platform.lake.settings)
+    if cover := next((topic.cover for topic in platform.registry.domain_topics(domain) if topic.covered), None):
+        end_due = partial(cover.end_due, platform.lake.settings)
         yield KEYS, partial(PollingThread, f"{domain}.{KEYS}", end_due, idle_s=_KEYS_S), None
 
 

@@ -94,7 +94,7 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 MOST_LINES_OF_A_PART = {
     "infra": 17_800,
     "quality": 1_550,
-    "tables": 13_900,
+    "tables": 14_050,
     "streaming": 3_600,
     "outputs": 2_550,
     "batch": 8_600,
@@ -103,7 +103,7 @@ MOST_LINES_OF_A_PART = {
     "analysts": 650,
     "dags": 2_400,
     "testing": 750,
-    "cli": 5_650,
+    "cli": 5_600,
     "features": 2_400,
     "demo": 5_500,
 }

@@ -46,7 +46,7 @@ ORDER = (
     ("quality",),
     ("tables/algebra",),
     ("tables/algebra/reading",),
-    ("tables/declare/refusals", "tables/declare/outputs"),
+    ("tables/declare/refusals", "tables/declare/outputs", "tables/declare/records"),
     ("tables/declare",),
     ("tables/declare/functions", "tables/declare/sources"),
     ("tables",),

@@ -27,7 +27,6 @@ from twofold.infra.duckdb_session import query
 from twofold.infra.errors import CaptureFailed
 from twofold.infra.postgres.database_connection import connected
 from twofold.infra.sql.names import DUCKDB, POSTGRES
-from twofold.tables.declare.personal import personal_columns
 
 if TYPE_CHECKING:
     from psycopg.rows import TupleRow
@@ -239,8 +238,8 @@ class _Comparison:
         """The SQL of PostgreSQL and of DuckDB that writes each column as text, by column; the primary key first."""
         found = {}
         types = {column.name: column for column in self.catalog if not column.is_virtual}
-        encrypted = personal_columns(self.topic)
-        declared = {n: kind for n, kind in self.topic.types.items() if not n.startswith("cdc_") and n not in encrypted}
+        left_out = self.topic.covered
+        declared = {n: kind for n, kind in self.topic.types.items() if not n.startswith("cdc_") and n not in left_out}
         for name, kind in sorted(declared.items(), key=lambda item: item[0] not in self.topic.dedup_keys):
             kinds, theirs, ours = _WRITTEN[kind.name]
             column = types.get(name)

@@ -18,7 +18,6 @@ from twofold.infra.delta.lake import Lake, described
 from twofold.infra.instants import epoch_ms
 from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
-from twofold.tables.declare.personal import compared_bytes
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import TIMESTAMP
 
@@ -102,7 +101,7 @@ def blocks_of(events: DataFrame, quarantine: DataFrame, topic: Topic) -> list[Bl
     bad = quarantine.select(
         PARTITION,
         OFFSET,
-        row_hash(quarantine, [PARTITION, OFFSET, *compared_bytes(topic)]).alias(HASH),
+        row_hash(quarantine, [PARTITION, OFFSET, *(() if topic.covered else ("value",))]).alias(HASH),
         F.lit(0).alias("_good"),
     )
     rows = (

@@ -11,9 +11,10 @@ import pyarrow as pa
 from twofold.batch.capture.lost_changes import changes_fault
 from twofold.batch.capture.snapshot_deletions import deletions
 from twofold.infra import COMMAND
-from twofold.infra.capture.captured_table import MARK, Capture
+from twofold.infra.capture.captured_table import Capture
 from twofold.infra.delta.lake import Lake
 from twofold.infra.duckdb_session import query
+from twofold.infra.encodings.record_format import MARK
 from twofold.infra.errors import BadArgument, CaptureFailed
 from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.declare.metadata_columns import OFFSET

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,20 +13,17 @@ from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import BadArgument
 from twofold.infra.kafka.record_columns import HEADERS
-from twofold.infra.keys.ciphertext import RECORD, START, unseal
+from twofold.infra.keys.ciphertext import RECORD, unseal
 from twofold.infra.keys.key_store import KeyStore
 from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import Decoder, raw_columns
-from twofold.tables.refresh.events.record_sealer import RecordSealer
+from twofold.tables.refresh.events.record_sealer import PersonCover, RecordSealer
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
-
-IS_SEALED = f"starts_with(hex(value), {DUCKDB.literal(START.encode().hex().upper())})"
-"""Whether a quarantined record is encrypted as a whole, in DuckDB's SQL."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +42,14 @@ class SentAgain:
     refused: int
     ended: int
 
+    def __str__(self) -> str:
+        return (
+            f"{self.sent:,} records sent again; {self.there:,} are events already, {self.refused:,} would be refused "
+            f"again, the keys of {self.ended:,} are destroyed."
+        )
 
-def send_sealed_again(lake: Lake, topic: Topic, store: KeyStore, producer: KafkaProducer) -> SentAgain:
+
+def send_sealed_again(lake: Lake, topic: Topic, producer: KafkaProducer) -> SentAgain:
     """Decrypts such records by the keys of their days, and sends those that ingest takes by now.
 
     They stay in quarantine, as their offsets do in the log. Sent twice, before ingest has them, a record counts once.
@@ -58,11 +62,12 @@ def send_sealed_again(lake: Lake, topic: Topic, store: KeyStore, producer: Kafka
         why = "is compacted: an older record would replace a newer one" if topic.compacted else "has none of persons"
         raise BadArgument(f"{topic.full_name} {why}.", hint=f"`{COMMAND} redrive` decodes quarantined records again.")
     quarantined = lake.open(topic.full_name + QUARANTINE).scan()
-    rows = query(f"FROM quarantine WHERE {IS_SEALED} ORDER BY {PARTITION}, {OFFSET}", quarantine=quarantined)
-    opened = [unseal(value.decode(), store.find, RECORD) for value in rows["value"].to_pylist()]
+    rows = query(f"FROM quarantine WHERE {PersonCover.whole} ORDER BY {PARTITION}, {OFFSET}", quarantine=quarantined)
+    with closing(KeyStore(lake.settings)) as store:
+        opened = [unseal(value.decode(), store.find, RECORD) for value in rows["value"].to_pylist()]
+        sealer = RecordSealer(topic, store)
+        values = [sealer.seal(value) for value in opened if value is not None]
     kept = rows.filter(pa.array([value is not None for value in opened], pa.bool_()))
-    sealer = RecordSealer(topic, store)
-    values = [sealer.seal(value) for value in opened if value is not None]
     kept = kept.set_column(kept.column_names.index("value"), "value", pa.array(values, pa.binary()))
     names = {PARTITION: "partition", OFFSET: "offset", APPENDED_AT: "timestamp"}
     raw = kept.rename_columns([names.get(name, name) for name in kept.column_names]).select(raw_columns(topic))

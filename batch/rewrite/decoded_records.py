@@ -15,7 +15,6 @@ from twofold.infra.rows.sizes import collect_if_small
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.events.record_decoder import accepted, decode_frame, rejected
-from twofold.tables.refresh.events.record_sealer import seal_quarantined
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.row_diff import ALL_KINDS, of_kinds
@@ -65,7 +64,7 @@ def decode_records(platform: Platform, topic: Topic, raw: DataFrame, work: Work)
     lake, name, ledgers = platform.lake, topic.full_name, Ledgers(platform.lake, platform.spark)
     newest_ms = read_ingested_offsets(lake, topic).newest_ms
     decoded = decode_frame(raw, topic, newest_ms, replayed=True).persist()
-    refused = seal_quarantined(rejected(decoded), topic, lake.settings)
+    refused = rejected(decoded) if topic.cover is None else topic.cover.quarantined(rejected(decoded), lake.settings)
     should = {name: accepted(decoded, topic), name + QUARANTINE: refused}
     targets = {each: PublishedTable.find(platform.spark, lake, platform.registry, each) for each in should}
     runs = {each: Run(lake, ledgers, each, CAUSE, work.run) for each in should}

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from twofold.batch.ledgers.run_result import RunResult, run_name
 from twofold.batch.offset_selection import OffsetSelection
-from twofold.batch.people.sealed_records import IS_SEALED
 from twofold.batch.rewrite.accepted_decoding import lower_decoding
 from twofold.batch.rewrite.decoded_records import CAUSE, Work, decode_records
 from twofold.infra.delta.lake import QUARANTINE, Lake
@@ -17,7 +16,6 @@ from twofold.infra.errors import BadArgument
 from twofold.infra.offset_ranges import condition
 from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
-from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, raw_columns
 from twofold.tables.refresh.open_platform import Platform
@@ -78,9 +76,9 @@ def _places(lake: Lake, topic: Topic, span: OffsetSelection, reason: str | None)
     """Returns partition and offset of the selected records, without their bytes."""
     columns = [PARTITION, OFFSET, APPENDED_AT, "reasons"]
     contains = " AND contains(array_to_string(reasons, chr(10)), ?)" if reason else ""
-    if personal_columns(topic):
+    if cover := topic.cover:
         columns.append("value")
-        contains += f" AND (value IS NULL OR NOT {IS_SEALED})"
+        contains += f" AND (value IS NULL OR NOT {cover.whole})"
     return query(
         f"SELECT {PARTITION}, {OFFSET} FROM quarantine WHERE {span.sql(DUCKDB)}{contains}",
         [reason] if reason else [],

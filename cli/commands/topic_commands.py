@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -42,9 +41,8 @@ def send(
 
     from twofold.infra.kafka.record_producer import producing
     from twofold.infra.kafka.topic_admin import ensure_topics
+    from twofold.tables.declare.records.cover import find_cover
     from twofold.tables.declare.registry import load
-    from twofold.tables.refresh.events.record_sealer import sealing
-    from twofold.tables.refresh.events.sealed_topics import require_sealed
     from twofold.tables.refresh.events.topic_specs import spec
 
     settings, declared = Settings.from_environment(), load().find_topic(topic)
@@ -56,12 +54,12 @@ def send(
         lines = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115
     except OSError as error:
         raise BadArgument(f"{file}: {error.strerror}.", hint="Expected a file with one record a line.") from None
-    require_sealed(settings, [declared])
+    find_cover().require(settings, [declared])
     ensure_topics(settings, [spec(declared)])
     records, placed = 0, dict[int, tuple[int, int]]()  # partition -> first and last offset
     name = declared.full_name
     producer_of = producing(settings, outage_s=60, most_bytes=declared.largest_record)
-    with lines, sealing(settings, [declared]) as seal, producer_of as producer:
+    with lines, find_cover().sealing(settings, [declared]) as seal, producer_of as producer:
         pairs = keyed(lines, path, separator)
         try:
             while sent := [producer.send(name, seal(name, value), key) for key, value in islice(pairs, IN_FLIGHT)]:
@@ -79,21 +77,15 @@ def _send_sealed(settings: Settings, topic: Topic) -> None:
     """Sends quarantined records again that were encrypted as a whole, and prints what became of them."""
     from kafka.errors import KafkaError
 
-    from twofold.batch.people.sealed_records import send_sealed_again
     from twofold.infra.delta.lake import Lake
     from twofold.infra.kafka.record_producer import producing
-    from twofold.infra.keys.key_store import KeyStore
+    from twofold.tables.declare.records.cover import find_cover
 
-    producer_of = producing(settings, outage_s=60, most_bytes=topic.largest_record)
-    with closing(KeyStore(settings)) as store, producer_of as producer:
+    with producing(settings, outage_s=60, most_bytes=topic.largest_record) as producer:
         try:
-            sent = send_sealed_again(Lake(settings), topic, store, producer)
+            out.print(str(find_cover()(topic).send_again(Lake(settings), producer)))
         except KafkaError as error:
             raise BrokerUnreachable(f"The broker did not take a record: {error}.", hint="Run it again.") from error
-    out.print(
-        f"{sent.sent:,} records sent again; {sent.there:,} are events already, {sent.refused:,} would be refused "
-        f"again, the keys of {sent.ended:,} are destroyed."
-    )
 
 
 def keyed(lines: Iterable[bytes], path: Sequence[str], separator: str | None) -> Iterator[tuple[bytes | None, ...]]:

@@ -15,8 +15,6 @@ UNCHANGED = "__twofold_value_did_not_travel__"
 """The placeholder for a large value that an update did not change: PostgreSQL does not send it again."""
 MARK_PREFIX = "twofold_mark"
 """Prefix of the messages in the database's log that are marks: places in it that every capture meets."""
-OPERATION, MARK = "cdc_op", "mark"
-"""The column with the kind of a change; its value for a mark, which belongs to no row."""
 OUTBOX_COLUMNS = ("id", "aggregatetype", "aggregateid", "type", "payload")
 """The columns of an outbox table, by Debezium's names."""
 INTAKE = ".intake"

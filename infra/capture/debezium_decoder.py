@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from twofold.infra.capture.captured_table import LOST, MARK, MARK_PREFIX, OPERATION, UNCHANGED, again, snapshot_number
+from twofold.infra.capture.captured_table import LOST, MARK_PREFIX, UNCHANGED, again, snapshot_number
 from twofold.infra.encodings.column_types import FieldType
 from twofold.infra.encodings.json.json_decoder import JsonParser
 from twofold.infra.encodings.parsed_records import Parsed, sized
-from twofold.infra.encodings.record_format import RecordFormat
+from twofold.infra.encodings.record_format import MARK, OPERATION, RecordFormat
 from twofold.infra.instants import FIRST_US, LAST_US
 
 OPERATIONS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}

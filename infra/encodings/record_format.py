@@ -11,6 +11,9 @@ from twofold.infra.encodings.column_types import FieldType
 if TYPE_CHECKING:
     from twofold.infra.encodings.schema_files import SchemaFiles
 
+OPERATION, MARK = "cdc_op", "mark"
+"""Of an encoding of changes, the column with the kind of a change; its value for a mark, which belongs to no row."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecordFormat:

@@ -23,6 +23,7 @@ class Reader:
     def __init__(self, store: KeyStore, purpose: str, *, together_ms: int = 0, of_persons: bool = False) -> None:
         self._of_persons = of_persons
         self._store, self._purpose, self._together_ms = store, purpose, together_ms
+        self.last_end, self.close = store.last_end, store.close
         self._use = -1
         self._seen: set[bytes] = set()
 

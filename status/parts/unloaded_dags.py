@@ -12,7 +12,6 @@ from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.supervisor import ProcessState
 from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.registry import Registry
 
 LOADING_S = 90.0
@@ -40,7 +39,7 @@ def declared_dags(registry: Registry, domain: str) -> list[str]:
     """Returns the ids of the DAGs that a domain's declarations make."""
     tables = [table.name for table in registry.in_order(domain)]
     topics = registry.domain_topics(domain)
-    return dag_ids(domain, tables, has_topics=bool(topics), has_persons=any(map(personal_columns, topics)))
+    return dag_ids(domain, tables, has_topics=bool(topics), has_persons=any(t.covered for t in topics))
 
 
 def why_unloaded(settings: Settings, wanted: Sequence[str]) -> str | None:

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twofold.infra import COMMAND
-from twofold.infra.capture.captured_table import MARK, OPERATION
 from twofold.infra.delta.compaction import compact
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import QUARANTINE, Lake
+from twofold.infra.encodings.record_format import MARK, OPERATION
 from twofold.infra.errors import DefinitionChanged, LogGap, WriteConflict
 from twofold.infra.offset_ranges import Ranges, condition
 from twofold.infra.rows.rows import are_here, is_empty
@@ -48,7 +48,6 @@ from twofold.tables.refresh.events.record_decoder import (
     reject_frame,
     rejected,
 )
-from twofold.tables.refresh.events.record_sealer import seal_quarantined
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -269,7 +268,7 @@ class TopicWriter:
     def _commit_quarantine(self, rows: pa.Table | DataFrame, ranges: Ranges) -> bool:
         """Appends to the quarantine; False if another driver has done so since the frontier was read."""
         after = replace(self._quarantine.after(ranges, None), log=self.log, driver=self._driver)
-        rows = seal_quarantined(rows, self._topic, self._lake.settings)
+        rows = rows if (cover := self._topic.cover) is None else cover.quarantined(rows, self._lake.settings)
         if self._quarantine_writer.append(rows, _stamp(after, "ingest")).skipped:
             return False
         self._quarantine = after

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from twofold.infra.capture.captured_table import MARK, OPERATION
 from twofold.infra.delta.change_feed import changed_rows
 from twofold.infra.delta.delta_writer import Written
+from twofold.infra.encodings.record_format import MARK, OPERATION
 from twofold.infra.process.polling_thread import PollingThread
 from twofold.infra.rows.sizes import CHANGED, most_rows
 from twofold.streaming.maintain.refresh_pace import Pace

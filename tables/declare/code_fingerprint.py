@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import FunctionType, GenericAlias, MethodType, ModuleType
@@ -81,6 +81,9 @@ _NOT_DEFINING = BOUND | frozenset(
     {"derive", "checks", "tolerances", "owner", "tags", "freshness", "approve_above", "outputs", "pure"}
 )
 
+_NOT_OF_RECORDS = ("origin", "captures", "covered", "cover")
+"""What a topic says that does not change what its records become."""
+
 
 def fingerprint(table: Table) -> str:
     """Computes twelve hex digits that change if the rows that the table should have may change.
@@ -136,9 +139,9 @@ def read_origin(module: ModuleType, tree: ast.Module, name: str) -> Code:
     return Code((), tuple(reader.uses), ())
 
 
-def parameters(declaration: Table | Topic, without: frozenset[str]) -> str:
+def parameters(declaration: Table | Topic, without: frozenset[str], **more: str | None) -> str:
     """Formats the given parameters, except for some, as text."""
-    values = {f.name: getattr(declaration, f.name) for f in fields(declaration) if f.name not in without}
+    values = {f.name: getattr(declaration, f.name) for f in fields(declaration) if f.name not in without} | more
     return repr(sorted((name, str(value)) for name, value in values.items() if value is not None))
 
 
@@ -148,6 +151,11 @@ def digest(lines: Sequence[str]) -> str:
     for now, then in _THEN.items():
         text = text.replace(now, then)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def covering(topic: Topic) -> str:
+    """Hashes what says which values of a record are covered; empty if none are."""
+    return digest([repr(topic.schema), topic.unknown_fields]) if topic.covered else ""
 
 
 class _Reader:
@@ -349,7 +357,8 @@ class _Reader:
             if isinstance(kind, enum.EnumMeta):
                 yield from self.read({name: member.value for name, member in vars(kind)["_member_map_"].items()})
         else:
-            read = _without_table_methods(tree) if issubclass(kind, Rule) else tree
+            left_out = TABLE_METHODS if issubclass(kind, Rule) else _NOT_OF_RECORDS if kind is Topic else None
+            read = _without(tree, left_out) if left_out else tree
             yield without_own_imports(read, kind.__module__)
             module = inspect.getmodule(kind)
             yield from self._read_names(read, vars(module) if module else {}, kind.__module__, file_of(kind))
@@ -407,12 +416,13 @@ def _found(name: ast.expr, known: Mapping[str, object]) -> object:
     return known.get(name.id) if isinstance(name, ast.Name) else None
 
 
-def _without_table_methods(tree: ast.AST) -> ast.AST:
-    """Returns the class of a rule as records are checked by it."""
+def _without(tree: ast.AST, members: Collection[str]) -> ast.AST:
+    """Returns a class without some of its members."""
     left = copy.deepcopy(tree)
     for node in ast.walk(left):
         if isinstance(node, ast.ClassDef):
-            node.body = [part for part in node.body if getattr(part, "name", None) not in TABLE_METHODS]
+            names = [getattr(getattr(part, "target", part), "id", getattr(part, "name", "")) for part in node.body]
+            node.body = [part for part, name in zip(node.body, names, strict=True) if name not in members]
     return left
 
 

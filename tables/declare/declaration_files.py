@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
 
@@ -18,14 +19,12 @@ from twofold.infra import DOCS
 from twofold.infra.errors import BadDeclaration, TwofoldError, Unproved
 from twofold.infra.extras import missing_tool
 from twofold.infra.project.project import project
-from twofold.infra.webhooks.delivery_headers import WEBHOOK_ID
 from twofold.tables.algebra.code_mistakes import purity_mistakes
 from twofold.tables.algebra.mistake_list import found_by, require_none, split
 from twofold.tables.declare import metadata_columns
 from twofold.tables.declare.code_fingerprint import Code, read_code, read_origin
 from twofold.tables.declare.metadata_columns import described_columns
 from twofold.tables.declare.parameter_checks import BOUND, NAME, require_columns, require_known
-from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.declare.refusals.refused_names import HEAVY_IMPORT
 from twofold.tables.declare.table import Draft
 from twofold.tables.declare.topic import DeviceClock, Topic
@@ -148,7 +147,9 @@ def read_declaration(path: Path) -> TopicFile | DeclarationFile:
         topic, described = expected[0], described_columns(docstring)
         mistakes += found_by(partial(require_columns, "a line of its docstring", [*described], topic.columns))
         require_none(mistakes)
-        topic = with_sealed_columns(replace(topic, **binding))
+        topic = replace(topic, **binding)
+        for complete in {kind.completed for kind in topic.covered.values()}:
+            topic = resolve_name(complete)(topic)
         return TopicFile(topic, {**_descriptions_of_platform(topic), **described})
 
 
@@ -157,9 +158,7 @@ def _descriptions_of_platform(topic: Topic) -> dict[str, str]:
     texts = {
         **metadata_columns.OF_EVENTS,
         **(metadata_columns.OF_COMPACTED if topic.compacted else {}),
-        **(metadata_columns.OF_CHANGES if topic.has_marks else {}),
-        **(metadata_columns.OF_OUTBOX if topic.captures and not topic.has_marks else {}),
-        **(metadata_columns.OF_WEBHOOKS if topic.message_key == WEBHOOK_ID else {}),
+        **topic.origin.columns,
     }
     if topic.append_time:
         texts[topic.append_time] = texts[metadata_columns.APPENDED_AT]

@@ -32,27 +32,6 @@ OF_COMPACTED: Mapping[str, str] = {
     LOG_OFFSET: "offset in the log, which orders the records of a key",
     TOMBSTONE: "whether the record removes its key",
 }
-OF_CHANGES: Mapping[str, str] = {
-    "cdc_op": "snapshot, insert, update or delete; or mark, an event of no row",
-    "cdc_snapshot": "number of the snapshot that the change belongs to, or follows; 0: an incremental one",
-    "cdc_commit_lsn": "position of the previous commit in the database's log",
-    "cdc_lsn": "position of the change in the database's log; with cdc_commit_lsn it orders changes",
-    "cdc_at": "when the transaction was committed; of a snapshot's row when it was read",
-    "cdc_transaction": "id of the transaction",
-    "cdc_unchanged": "columns whose large values the update did not touch, so that the database did not send them",
-    "cdc_missing": "declared columns that the table did not have, with commas between; mostly null",
-}
-OF_OUTBOX: Mapping[str, str] = {
-    "event_id": "id of the event",
-    "event_type": "kind of the event",
-    "aggregate_type": "kind of what the event happened to",
-    "aggregate_id": "id of what the event happened to",
-}
-OF_WEBHOOKS: Mapping[str, str] = {
-    "webhook_id": "id of the delivery; one that is sent again has the same",
-    "event_type": "kind of the event, as the sender names it",
-    "received_at": "when the first delivery of this id was received",
-}
 _DESCRIBED = re.compile(r"([A-Za-z]\w*(?:, [A-Za-z]\w*)*): (\S.*)", re.ASCII)
 
 

@@ -8,21 +8,18 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.extras import require_extra
 from twofold.infra.keys.ciphertext import PATTERN
 from twofold.quality.rules import Rule, matches
 from twofold.tables.algebra.mistake_list import require_none
-from twofold.tables.declare.code_fingerprint import digest
 from twofold.tables.declare.encodings import find_encoding
 from twofold.tables.declare.parameter_checks import NAME, require_columns
 from twofold.tables.declare.record_fields import Field
+from twofold.tables.declare.records.cover import CoveredType
 from twofold.tables.declare.topic import Topic
-
-if TYPE_CHECKING:
-    from twofold.tables.declare.table import Table
 
 _OF_JSON = (
     "twofold.infra.encodings.json.json_decoder:JsonParser",
@@ -48,7 +45,7 @@ class Owner:
         return repr(self.column) if self.kind == self.column else f"person({self.kind!r}, of={self.column!r})"
 
 
-class Personal(str):
+class Personal(CoveredType):
     """The type of a column whose values are encrypted: `string?`.
 
     Attributes:
@@ -56,6 +53,7 @@ class Personal(str):
         path: the names that lead to the field; none: the column's.
     """
 
+    completed = f"{__name__}:with_sealed_columns"
     owners: tuple[Owner, ...]
     path: tuple[str, ...]
 
@@ -66,9 +64,6 @@ class Personal(str):
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return self.owners, self.path
-
-    def __str__(self) -> str:
-        return self[:]
 
     def __repr__(self) -> str:
         path = [f"path={'.'.join(self.path)!r}"] if self.path else []
@@ -82,7 +77,7 @@ class PersonalField(Personal, Field):
     default = None
 
 
-class Computed(str):
+class Computed(CoveredType):
     """The type of a column in the clear that is computed from one of persons before that is encrypted: `string?`.
 
     Attributes:
@@ -90,6 +85,8 @@ class Computed(str):
         compute: JSON value -> text, or None.
     """
 
+    completed = Personal.completed
+    is_computed = True
     column: str
     compute: Callable[[Any], str | None]
     _text: str
@@ -101,9 +98,6 @@ class Computed(str):
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return self.column, self.compute, self._text
-
-    def __str__(self) -> str:
-        return self[:]
 
     def __repr__(self) -> str:
         return self._text
@@ -192,28 +186,9 @@ def personal_columns(topic: Topic) -> Mapping[str, Personal]:
     return {column: given for column, given in topic.schema.items() if isinstance(given, Personal)}
 
 
-def encryption(topic: Topic) -> str:
-    """Hashes what says which values of a record are encrypted; empty if none are."""
-    return digest([repr(topic.schema), topic.unknown_fields]) if personal_columns(topic) else ""
-
-
 def computed_columns(topic: Topic) -> Mapping[str, Computed]:
     """Returns the columns of a topic that are computed before others are encrypted."""
     return {column: given for column, given in topic.schema.items() if isinstance(given, Computed)}
-
-
-def ending_columns(topic: Topic, table: Table) -> set[str]:
-    """Returns the columns of persons, and those computed of them, that have values of `recompute_by`."""
-    of_persons = set() if topic.compacted else {*personal_columns(topic), *computed_columns(topic)}
-    return table.scope_reads(topic) & of_persons
-
-
-def compared_bytes(topic: Topic) -> Sequence[str]:
-    """Returns the columns of quarantine with bytes of records that two decodings of them agree in.
-
-    None, if some are encrypted: by a key that is destroyed before the log is.
-    """
-    return () if personal_columns(topic) else ("value",)
 
 
 def path_of(topic: Topic, column: str) -> tuple[str, ...]:

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 from twofold.infra import COMMAND
-from twofold.infra.capture.captured_table import unfit_names
 from twofold.infra.errors import BadArgument, BadDeclaration, Unproved, nearest
 from twofold.infra.project.chosen_domains import chosen_domains
 from twofold.infra.project.project import project
@@ -308,18 +308,19 @@ def _read(folder: Path) -> Registry:
                 descriptions[declaration.topic.full_name] = declaration.descriptions
             else:
                 drafts[declaration.full_name] = declaration
-    _leave_out_captures(topics, faults, folder)
+    _leave_out_unfit(topics, faults, folder)
     return _completed(topics, drafts, faults, descriptions)
 
 
-def _leave_out_captures(topics: dict[str, Topic], faults: dict[str, BadDeclaration], folder: Path) -> None:
-    """Removes each topic that would share a replication slot with another, and records the fault."""
-    for name, mistake in unfit_names([name for name, topic in topics.items() if topic.captures]):
-        try:
-            with in_file(folder / topics[name].domain / f"{topics.pop(name).name}.py"):
-                raise mistake
-        except BadDeclaration as fault:
-            faults[name] = fault
+def _leave_out_unfit(topics: dict[str, Topic], faults: dict[str, BadDeclaration], folder: Path) -> None:
+    """Removes each topic that others of its origin do not go with, and records the fault."""
+    for find in {topic.origin.mistakes for topic in topics.values()} - {""}:
+        for name, mistake in resolve_name(find)([n for n, topic in topics.items() if topic.origin.mistakes == find]):
+            try:
+                with in_file(folder / topics[name].domain / f"{topics.pop(name).name}.py"):
+                    raise mistake
+            except BadDeclaration as fault:
+                faults[name] = fault
 
 
 def _completed(

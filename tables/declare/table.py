@@ -253,6 +253,10 @@ class Table(Parameters):
         """Returns the columns of an input that have the values of `recompute_by`, whether they exist or not."""
         return {name for one in self.scope_values(source) if one for name in names_in(one)}
 
+    def ending_reads(self, topic: Topic) -> set[str]:
+        """Returns those of the columns that have its values of `recompute_by` that end: what is covered, or was."""
+        return set() if topic.compacted else self.scope_reads(topic) & topic.covered.keys()
+
     @property
     def watermark_ms(self) -> int:
         return parse_duration(self.watermark, "watermark")

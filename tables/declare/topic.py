@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Literal
 
-from twofold.infra.capture.captured_table import MARK, OPERATION
 from twofold.infra.duration import parse_duration
 from twofold.infra.encodings.column_types import FieldType, parse_type
-from twofold.infra.encodings.record_format import RecordFormat
+from twofold.infra.encodings.record_format import MARK, OPERATION, RecordFormat
 from twofold.infra.encodings.schema_files import SchemaFiles, read_schemas
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.sql.names import SPARK
@@ -27,6 +26,8 @@ from twofold.tables.declare.parameter_checks import (
     set_fields,
 )
 from twofold.tables.declare.record_fields import Field, record_types, require_fields
+from twofold.tables.declare.records.cover import Cover, CoveredType, find_cover
+from twofold.tables.declare.records.origin import PRODUCED, Origin
 
 _TOPIC_DURATIONS = ("local_retention", "max_future_skew", "idle_timeout")
 
@@ -74,8 +75,7 @@ class Topic:
             `debezium`, changes of a database, as `changes_of` declares them, or `module:Class`, a parser of one's own.
         subject: of an encoding with schemas, the folder below `schemas` that holds those of the topic: of a registry
             the subject, mostly the topic's name with `-value` behind it.
-        captures: the table of the captured database whose changes the records are, as `changes_of` gives it, or, with
-            `json`, whose rows hold the records, as `outbox_of` gives it.
+        origin: how records come to the topic, as `changes_of`, `outbox_of` and `from_webhook` give it.
         schema: column -> type: `string`, `boolean`, `int`, `long`, `double`, `decimal(p,s)`, `date`, `timestamp` (RFC
             3339 with an offset), `timestamp_ntz` (without one), `binary` (base64), `json` (any value, its text kept
             exact), `array<T>`, `struct<name: T, ...>`, `map<string,T>`; a trailing `?` allows null or absence. In place
@@ -116,7 +116,7 @@ class Topic:
     schema: Mapping[str, str] = field(default_factory=dict)
     encoding: str = "json"
     subject: str | None = None
-    captures: str | None = None
+    origin: Origin = PRODUCED
     clock: DeviceClock | None = None
     report_time: str | None = None
     append_time: str | None = None
@@ -164,11 +164,8 @@ class Topic:
 
     @property
     def largest_record(self) -> int:
-        """How many bytes of one record the broker takes: one that is longer than `max_bytes` is to reach quarantine.
-
-        Of a captured table as many as fit into a segment: a row that the broker refuses stops the capture.
-        """
-        largest = 32 << 20 if self.captures else max(1 << 20, 2 * self.max_bytes)
+        """How many bytes of one record the broker takes: one that is longer than `max_bytes` is to reach quarantine."""
+        largest = self.origin.most_bytes or max(1 << 20, 2 * self.max_bytes)
         return min(self.segment_bytes, largest)
 
     @property
@@ -364,6 +361,21 @@ class Topic:
             return (self.message_key, LOG_OFFSET)
         moment = self.event_time if self.clock is None else self.clock.event
         return tuple(dict.fromkeys([*self.dedup_keys, moment]))
+
+    @property
+    def captures(self) -> str | None:
+        """The table of a captured database that records are of."""
+        return self.origin.table
+
+    @property
+    def covered(self) -> dict[str, CoveredType]:
+        """The columns with values that are covered before the log has them, or that are computed of some then."""
+        return {column: given for column, given in self.schema.items() if isinstance(given, CoveredType)}
+
+    @property
+    def cover(self) -> Cover | None:
+        """What covers them; None: nothing is covered."""
+        return find_cover()(self) if self.covered else None
 
     @property
     def full_name(self) -> str:

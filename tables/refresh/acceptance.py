@@ -14,7 +14,6 @@ from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration, DefinitionChanged, WriteConflict
 from twofold.tables.declare.code_fingerprint import digest, fingerprint
-from twofold.tables.declare.personal import ending_columns
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.events.ingested_offsets import INGEST
@@ -139,7 +138,7 @@ def definition(table: Table, registry: Registry) -> str:
     if not topics or not registry.strategy(table).removes_repeats:
         return fingerprint(table)
     # Where a scope is of a person's values, copies of a record counted once for each value before.
-    alone = {topic.full_name: " alone" if ending_columns(topic, table) else "" for topic in topics}
+    alone = {topic.full_name: " alone" if table.ending_reads(topic) else "" for topic in topics}
     identities = [f"{list(topic.dedup_keys)} {topic.clock}{alone[topic.full_name]}" for topic in topics]
     return f"{fingerprint(table)}-{digest(identities)}"
 

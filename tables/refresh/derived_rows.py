@@ -18,7 +18,6 @@ from twofold.infra.sql.names import DUCKDB, SPARK
 from twofold.tables.declare.analysis import impure_call, rows_of, wrong_columns
 from twofold.tables.declare.inference import RECORD
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
-from twofold.tables.declare.personal import ending_columns
 from twofold.tables.declare.table import Strategy, Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.row_diff import matching, same_key
@@ -120,7 +119,7 @@ def repeats_agree_in(topic: Topic, table: Table) -> list[str]:
     for one with these. Only those in which what is of a person ends are left out: a copy has none once that person is
     forgotten.
     """
-    read = table.scope_reads(topic) - {topic.event_time} - ending_columns(topic, table)
+    read = table.scope_reads(topic) - {topic.event_time} - table.ending_reads(topic)
     by = [c for c, type_ in topic.columns.items() if c in read and not _has_map(type_.arrow)]
     return list(dict.fromkeys([*topic.same_record, *by]))
 
@@ -183,7 +182,7 @@ def first_of_all(rows: R, topic: Topic, wanted: ScopeFilter, events: DeltaTable,
         most: copies that may be read into this process, if the rows are here; None is returned if there are more.
     """
     agreeing = repeats_agree_in(topic, wanted.table)
-    if not (ending := ending_columns(topic, wanted.table)):
+    if not (ending := wanted.table.ending_reads(topic)):
         return first_of_each(rows, agreeing)
     others = pa.schema([field for field in pa.schema(events.schema()) if field.name not in ending])
     files = prune_files(events, wanted.input_condition(topic, others.names).bounds())

@@ -18,6 +18,7 @@ from twofold.infra.process.service import Service, Wait
 from twofold.infra.process.supervisor import ProcessState
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project.settings import Settings
+from twofold.tables.declare.records.cover import find_cover
 from twofold.tables.declare.registry import Registry
 
 
@@ -160,7 +161,8 @@ def test_new_code_is_loaded_by_what_runs_of_these_domains(
     replaced: list[str] = []
     monkeypatch.setattr(supervisor, "replace", lambda _, program: replaced.append(program.name))
     sealed: list[str] = []
-    monkeypatch.setattr(platform_start, "require_sealed", lambda _, topics: sealed.extend(t.domain for t in topics))
+    required = staticmethod(lambda _, topics: sealed.extend(t.domain for t in topics))
+    monkeypatch.setattr(find_cover(), "require", required)
     platform_start.restart_streams(settings, ["shop"])
     assert replaced == ["relay-shop", "stream-shop"]
     assert set(sealed) == {"shop"}

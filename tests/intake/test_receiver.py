@@ -105,11 +105,12 @@ def receiver(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iter
     secrets.touch(mode=0o600)
     secrets.write_text(f"hub.pushes = {SECRET}\nhub.examples = {SECRET}\nhub.payments = {SECRET}\n")
     add_missing(settings, [*registry.topics])
-    [own] = program.programs(settings, registry)
+    [own] = program.SERVICE.programs(settings, registry)
     command = [sys.executable, "-m", "tests.intake.own_receiver", str(folder)]
     try:
         supervisor.start(settings, [replace(own, command=command)])
-        program.wait_ready(settings)
+        [wait] = program.SERVICE.ready(settings, registry)
+        wait.run()
         yield Receiver(settings, registry)
     finally:
         supervisor.stop(settings)
@@ -224,7 +225,8 @@ def test_a_receiver_killed_before_its_answer_makes_one_event_of_one_time(receive
     with pytest.raises((OSError, http.client.HTTPException)):
         post(receiver, body_of(3), id)
     wait_until(lambda: process(receiver.settings, "receiver").starts == starts + 1)
-    program.wait_ready(receiver.settings)
+    [wait] = program.SERVICE.ready(receiver.settings, receiver.registry)
+    wait.run()
     assert post(receiver, body_of(3), id)[0] == 202
     found = log_of(receiver)[id]
     assert found.bodies == [body_of(3)] * 2

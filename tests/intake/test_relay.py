@@ -35,8 +35,9 @@ from twofold.infra.project.settings import Settings
 from twofold.intake import relay as program
 from twofold.status.parts import captures
 from twofold.tables.declare.registry import Registry, load
+from twofold.tables.declare.sources.captured_topic import intakes
 from twofold.tables.refresh.events.sealed_topics import require_sealed
-from twofold.tables.refresh.events.topic_specs import intake_spec, specs
+from twofold.tables.refresh.events.topic_specs import specs
 
 pytestmark = pytest.mark.platform
 
@@ -130,7 +131,7 @@ def relayed(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Itera
     settings = Settings(home=tmp_path_factory.mktemp("home"), bootstrap=broker.bootstrap_servers)
     require_sealed(settings, registry.topics.values())
     topic_admin.ensure_topics(broker, specs(registry))
-    [own] = program.programs(settings, registry)
+    [own] = program.SERVICE.programs(settings, registry)
     command = [sys.executable, "-m", "tests.intake.own_relay", str(folder), DOMAIN]
     try:
         supervisor.start(settings, [replace(own, command=command)])
@@ -207,7 +208,7 @@ def test_a_relay_that_is_killed_repeats_a_tail_at_most(relayed: Relayed) -> None
 
 def test_what_was_read_leaves_the_disk_though_nothing_more_arrives(broker: Settings, relayed: Relayed) -> None:
     """Segments of an intake are closed at a minute by the clock; here after a second."""
-    spec = intake_spec(relayed.registry.topics["tenancy.idle"])
+    [spec] = intakes(relayed.registry.topics["tenancy.idle"])
     topic_admin.ensure_topics(broker, [replace(spec, configs={**spec.configs, "segment.ms": "1000"})])
     supervisor.stop_program(relayed.settings, relayed.relay)
     with closing(KafkaProducer(bootstrap_servers=relayed.settings.bootstrap_servers)) as uncompressed:

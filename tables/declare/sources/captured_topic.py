@@ -3,55 +3,51 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from twofold.infra.capture.captured_table import Capture
-from twofold.infra.encodings.column_types import parse_type
+from twofold.infra.capture.captured_table import INTAKE, Capture
+from twofold.infra.encodings.column_types import SCALARS, parse_type
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.extras import require_extra
-from twofold.tables.declare.personal import Computed, personal_columns
 from twofold.tables.declare.record_fields import header, key
+from twofold.tables.declare.records.origin import Origin
 from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
+    from twofold.infra.kafka.topic_admin import TopicSpec
     from twofold.quality.rules import Rule
     from twofold.tables.declare.registry import Registry
 
-ADDED = {
-    "cdc_op": "string",
-    "cdc_snapshot": "long",
-    "cdc_commit_lsn": "long",
-    "cdc_lsn": "long",
-    "cdc_at": "timestamp",
-    "cdc_transaction": "long?",
-    "cdc_unchanged": "array<string>",
-    "cdc_missing": "string?",
+_OF_CHANGES = {
+    "cdc_op": ("string", "snapshot, insert, update or delete; or mark, an event of no row"),
+    "cdc_snapshot": ("long", "number of the snapshot that the change belongs to, or follows; 0: an incremental one"),
+    "cdc_commit_lsn": ("long", "position of the previous commit in the database's log"),
+    "cdc_lsn": ("long", "position of the change in the database's log; with cdc_commit_lsn it orders changes"),
+    "cdc_at": ("timestamp", "when the transaction was committed; of a snapshot's row when it was read"),
+    "cdc_transaction": ("long?", "id of the transaction"),
+    "cdc_unchanged": (
+        "array<string>",
+        "columns whose large values the update did not touch, so that the database did not send them",
+    ),
+    "cdc_missing": ("string?", "declared columns that the table did not have, with commas between; mostly null"),
 }
-"""The columns that say what a change is; the others are those of the row."""
-EVENT = {
-    "event_id": header("id", "string"),
-    "event_type": header("type", "string"),
-    "aggregate_type": header("aggregatetype", "string"),
-    "aggregate_id": key("string"),
+"""The columns that say what a change is, with type and meaning; the others are those of the row."""
+_OF_OUTBOX = {
+    "event_id": (header("id", "string"), "id of the event"),
+    "event_type": (header("type", "string"), "kind of the event"),
+    "aggregate_type": (header("aggregatetype", "string"), "kind of what the event happened to"),
+    "aggregate_id": (key("string"), "id of what the event happened to"),
 }
 """The columns of an outbox's events that are no fields of the payload."""
-SCALARS = (
-    "string",
-    "boolean",
-    "int",
-    "long",
-    "double",
-    "decimal",
-    "date",
-    "timestamp",
-    "timestamp_ntz",
-    "binary",
-    "json",
-)
+_SCALARS = (*SCALARS, "decimal")
 ELEMENTS = ("string", "int", "long")
 """Of arrays: of the others a value that did not travel cannot be recognized."""
+INTAKE_MS = 7 * 24 * 3_600_000
+"""How long an intake keeps what no relay takes; what one has taken is removed at once."""
+SEGMENT_MS = 60_000
+"""How long a segment of an intake takes records: only whole ones leave the disk."""
 _TABLE = re.compile(r"[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*\Z")
 
 
@@ -88,14 +84,14 @@ def changes_of(
         primary_key: that of the table.
         max_bytes, segment_bytes, local_retention: as of a topic.
     """
-    _require_table(table)
+    origin = _captured(table, _OF_CHANGES)
     if isinstance(primary_key, str) or not primary_key:
         raise BadDeclaration(f"primary_key={primary_key!r}: expected a list of columns.")
     schema = _captured_schema(columns, primary_key)
     return Topic(
         encoding="debezium",
-        captures=table,
-        schema={**schema, **ADDED},
+        origin=origin,
+        schema={**schema, **{column: kind for column, (kind, _) in _OF_CHANGES.items()}},
         event_time="cdc_at",
         message_key=primary_key[0],
         dedup_keys=[*primary_key, "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_op"],
@@ -118,10 +114,10 @@ def _captured_schema(columns: Mapping[str, str], primary_key: Sequence[str]) -> 
         if column.startswith("cdc_"):
             raise BadDeclaration(f"{column!r}: names that begin with cdc_ are those of the change.")
         inner = kind.element.name if kind.name == "array" and kind.element else None
-        if kind.name not in SCALARS and inner not in ELEMENTS:
+        if kind.name not in _SCALARS and inner not in ELEMENTS:
             raise BadDeclaration(
                 f"{column} is declared {text!r}, which no column of a database is captured as.",
-                hint=f"Types: {', '.join(SCALARS)}, and arrays of {', '.join(ELEMENTS)}.",
+                hint=f"Types: {', '.join(_SCALARS)}, and arrays of {', '.join(ELEMENTS)}.",
             )
         if column in primary_key and (kind.nullable or inner or kind.name in ("double", "json", "binary")):
             raise BadDeclaration(f"{column} is declared {text!r}; expected a single exact value, never null, in a key.")
@@ -161,16 +157,16 @@ def outbox_of(
         event_time: the `timestamp` column of the payload that says when the fact happened.
         checks, unknown_fields, max_bytes, segment_bytes, local_retention: as of a topic.
     """
-    _require_table(table)
-    taken = [column for column in schema if column in EVENT]
+    origin = _captured(table, _OF_OUTBOX)
+    taken = [column for column in schema if column in _OF_OUTBOX]
     if taken:
         raise BadDeclaration(
             f"{taken[0]!r} is a column of every event of an outbox.",
             hint=f'Give the column another name; `field("{taken[0]}", ...)` takes the field of the payload.',
         )
     return Topic(
-        captures=table,
-        schema={**schema, **EVENT},
+        origin=origin,
+        schema={**schema, **{column: kind for column, (kind, _) in _OF_OUTBOX.items()}},
         event_time=event_time,
         message_key="aggregate_id",
         dedup_keys=["event_id"],
@@ -194,7 +190,7 @@ def captures(registry: Registry) -> list[Capture]:
 
 def is_relayed(topic: Topic) -> bool:
     """Whether records of the topic are captured, and encrypted between the connector and the topic."""
-    return topic.captures is not None and bool(personal_columns(topic))
+    return topic.captures is not None and bool(topic.covered)
 
 
 def largest_captured(topic: Topic) -> int:
@@ -202,8 +198,39 @@ def largest_captured(topic: Topic) -> int:
     return topic.largest_record * 5 // 8 if is_relayed(topic) else topic.largest_record
 
 
+def intakes(topic: Topic) -> Iterator[TopicSpec]:
+    """Yields the topic in which captured records wait in the clear to be encrypted: no archive keeps them."""
+    from twofold.infra.kafka.topic_admin import TopicSpec
+
+    if is_relayed(topic):
+        configs = {
+            "message.timestamp.type": "LogAppendTime",
+            "cleanup.policy": "delete",
+            "retention.ms": str(INTAKE_MS),
+            "segment.ms": str(SEGMENT_MS),
+            "file.delete.delay.ms": "1000",
+            "max.message.bytes": str(largest_captured(topic)),
+        }
+        yield TopicSpec(name=f"{topic.full_name}{INTAKE}", partitions=1, configs=configs)
+
+
+def _captured(table: str, added: Mapping[str, tuple[str, str]]) -> Origin:
+    require_extra("capture")
+    if not _TABLE.match(table):
+        raise BadDeclaration(f"{table!r}: expected a table as `schema.name`, in lower case.")
+    return Origin(
+        columns={column: meaning for column, (_, meaning) in added.items()},
+        table=table,
+        # As many as fit into a segment: a row that the broker refuses stops the capture.
+        most_bytes=32 << 20,
+        topics=f"{__name__}:intakes",
+        mistakes="twofold.infra.capture.captured_table:unfit_names",
+    )
+
+
 def _capture(topic: Topic, table: str) -> Capture:
-    columns = {name: topic.types[name] for name, given in topic.schema.items() if not isinstance(given, Computed)}
+    computed = [name for name, given in topic.covered.items() if given.is_computed]
+    columns = {name: kind for name, kind in topic.types.items() if name not in computed}
     row = {name: kind for name, kind in columns.items() if not name.startswith("cdc_")} if topic.has_marks else {}
     return Capture(
         topic=topic.full_name,
@@ -214,9 +241,3 @@ def _capture(topic: Topic, table: str) -> Capture:
         columns={name: (kind.element or kind).name for name, kind in row.items()},
         primary_key=tuple(name for name in topic.dedup_keys if name in row),
     )
-
-
-def _require_table(table: str) -> None:
-    require_extra("capture")
-    if not _TABLE.match(table):
-        raise BadDeclaration(f"{table!r}: expected a table as `schema.name`, in lower case.")

@@ -9,14 +9,24 @@ from typing import TYPE_CHECKING, Literal, get_args
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.webhooks.delivery_headers import EVENT_TYPE, ID, MOST_BYTES, RECEIVED_AT, TYPE, WEBHOOK_ID
 from twofold.infra.webhooks.signatures import Scheme
-from twofold.tables.declare.personal import Personal
 from twofold.tables.declare.record_fields import header
+from twofold.tables.declare.records.cover import CoveredType
+from twofold.tables.declare.records.origin import Origin
 from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
     from twofold.quality.rules import Rule
     from twofold.tables.declare.registry import Registry
 
+WEBHOOK = Origin(
+    columns={
+        WEBHOOK_ID: "id of the delivery; one that is sent again has the same",
+        TYPE: "kind of the event, as the sender names it",
+        RECEIVED_AT: "when the first delivery of this id was received",
+    },
+    # Who got an answer forgets the delivery: there is one broker, and a loss of power empties its page cache.
+    configs={"flush.messages": "1"},
+)
 _DATED_BY_RECEIVER = "twofold.infra.webhooks.delivery_parser:DeliveryParser"
 
 
@@ -75,8 +85,9 @@ def from_webhook(
             hint=f'Give the column another name; `field("{taken[0]}", ...)` takes the field of the body.',
         )
     # Encrypted, a value takes a third more for each person that it is of.
-    is_sealed = any(isinstance(kind, Personal) for kind in schema.values())
+    is_sealed = any(isinstance(kind, CoveredType) for kind in schema.values())
     return WebhookTopic(
+        origin=WEBHOOK,
         scheme=scheme,
         encoding="json" if event_time else _DATED_BY_RECEIVER,
         schema={**schema, **own},

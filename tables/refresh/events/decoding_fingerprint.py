@@ -12,11 +12,13 @@ from twofold.tables.declare.topic import Topic
 
 _SAID_BEFORE = {
     # For no record at all, which raised.
-    "np.array([cell is None for cell in cells], bool)": "np.array([cell is None for cell in cells])"
+    "np.array([cell is None for cell in cells], bool)": "np.array([cell is None for cell in cells])",
+    "    clock: DeviceClock | None = None": "    captures: str | None = None\n    clock: DeviceClock | None = None",
+    "= self.origin.most_bytes or max(": "= 32 << 20 if self.captures else max(",
 }
 """Part of the decoder's code -> what it was, where a record becomes the same by both."""
 # What these say does not change what a record becomes.
-_NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes", "local_retention", "scheme"}
+_NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes", "local_retention", "origin", "scheme"}
 
 
 def decoding(topic: Topic) -> str:
@@ -24,7 +26,8 @@ def decoding(topic: Topic) -> str:
     schemas = [repr(topic.schema_files)] if topic.has_schema_files else []
     kinds: dict[str, Callable[..., object]] = {rule.kind: type(rule) for rule in topic.checks}
     rules = [line for _, kind in sorted(kinds.items()) for line in _rule(kind)]
-    return digest([parameters(topic, _NOT_DECODING), *_decoder(topic.encoding), *rules, *schemas])
+    given = parameters(topic, _NOT_DECODING, captures=topic.captures)
+    return digest([given, *_decoder(topic.encoding), *rules, *schemas])
 
 
 @functools.cache

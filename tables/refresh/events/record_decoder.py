@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twofold.infra.capture.captured_table import MARK, OPERATION
 from twofold.infra.encodings.parsed_records import Parsed, Parser, with_tombstones
+from twofold.infra.encodings.record_format import MARK, OPERATION
 from twofold.infra.instants import FIRST_US, LAST_US
 from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE, schema
 from twofold.quality.record_checks import broken

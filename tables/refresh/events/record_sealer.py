@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,13 +20,20 @@ from twofold.infra.capture.debezium_decoder import placeholder_finder
 from twofold.infra.encodings.column_types import FieldType
 from twofold.infra.encodings.json.json_fields import is_deep, repeated_key
 from twofold.infra.errors import TwofoldError
-from twofold.infra.keys.ciphertext import RECORD, Key, is_sealed, seal
+from twofold.infra.keys.ciphertext import RECORD, START, Key, is_sealed, seal
 from twofold.infra.keys.key_store import KeyStore, Person
+from twofold.infra.keys.reader import Reader
 from twofold.infra.rows.rows import are_here
+from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.personal import Owner, Token, computed_columns, owners_of, path_of, personal_columns
+from twofold.tables.declare.records.cover import Cover, Seal
 from twofold.tables.declare.topic import Topic
+from twofold.tables.refresh.events.sealed_topics import require_sealed
 
 if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
+    from twofold.infra.delta.lake import Lake
     from twofold.infra.project.settings import Settings
     from twofold.infra.rows.rows import Rows
 
@@ -42,8 +50,7 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _CANONICAL = msgspec.json.Encoder(decimal_format="number", order="sorted")
 
-Seal = Callable[[str, bytes | None], bytes | None]
-Cover = Callable[[bytes, Collection[Owner]], bytes | None]
+CoverValue = Callable[[bytes, Collection[Owner]], bytes | None]
 """Covers a JSON value of these owners; None: it is left out."""
 
 
@@ -130,7 +137,7 @@ class PersonalRecord:
             found[name] = msgspec.json.encode(UNCHANGED if self._holds_rows and value == UNCHANGED else text)
         return found
 
-    def covered(self, row: bytes, cover: Cover, computed: Mapping[str, bytes] | None = None) -> bytes:
+    def covered(self, row: bytes, cover: CoverValue, computed: Mapping[str, bytes] | None = None) -> bytes:
         """Covers each declared personal value, and each value that the schema does not declare; other bytes stay.
 
         Args:
@@ -154,7 +161,7 @@ class PersonalRecord:
         return self.covered(row, _require_sealed)
 
     def _members(
-        self, text: bytes | msgspec.Raw, kind: FieldType, path: tuple[str, ...], cover: Cover
+        self, text: bytes | msgspec.Raw, kind: FieldType, path: tuple[str, ...], cover: CoverValue
     ) -> Iterator[tuple[str, bytes | None]]:
         types = dict(kind.fields)
         for name, raw in _MEMBERS.decode(text).items():
@@ -168,7 +175,7 @@ class PersonalRecord:
             elif not self._drops:
                 yield name, cover(cell, self.owners)
 
-    def _declared(self, text: bytes, kind: FieldType, place: tuple[str, ...], cover: Cover) -> bytes:
+    def _declared(self, text: bytes, kind: FieldType, place: tuple[str, ...], cover: CoverValue) -> bytes:
         """Keeps a value as far as its type declares it; an object in place of another value stays one, for ingest."""
         inner = kind.element
         if kind.name == "json" or text[:1] not in (b"{", b"["):
@@ -270,24 +277,40 @@ def sealing(settings: Settings, topics: Iterable[Topic]) -> Iterator[Seal]:
         yield lambda topic, value: sealers[topic].seal(value) if topic in sealers else value
 
 
-def seal_quarantined(rows: Rows, topic: Topic, settings: Settings) -> Rows:
-    """Encrypts, by the key of the day, quarantined records that have something personal in the clear.
+class PersonCover(Cover):
+    """Encrypts what is of persons in the records of a topic; what the platform calls of all this, see `Cover`."""
 
-    Args:
-        rows: a column `value`, among others.
-    """
-    if not personal_columns(topic):
-        return rows
-    with closing(KeyStore(settings)) as store:
-        key = day_key(store, topic)
-    if are_here(rows):
-        return _covered(rows, topic, key)
+    whole = f"starts_with(hex(value), {DUCKDB.literal(START.encode().hex().upper())})"
+    require = staticmethod(require_sealed)
+    sealing = staticmethod(sealing)
 
-    def covered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield from _covered(pa.Table.from_batches([batch]), topic, key).to_batches()
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
 
-    return rows.mapInArrow(covered, rows.schema)
+    def quarantined(self, rows: Rows, settings: Settings) -> Rows:
+        topic = self._topic
+        with closing(KeyStore(settings)) as store:
+            key = day_key(store, topic)
+        if are_here(rows):
+            return _covered(rows, topic, key)
+
+        def covered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield from _covered(pa.Table.from_batches([batch]), topic, key).to_batches()
+
+        return rows.mapInArrow(covered, rows.schema)
+
+    def send_again(self, lake: Lake, producer: KafkaProducer) -> object:
+        return resolve_name("twofold.batch.people.sealed_records:send_sealed_again")(lake, self._topic, producer)
+
+    @staticmethod
+    def reader(settings: Settings, purpose: str, *, of_copy: bool = False) -> Reader:
+        # The accesses of an hour are one line of their ledger: an output has a step a second.
+        return Reader(KeyStore(settings), purpose, together_ms=3_600_000 if of_copy else 0, of_persons=of_copy)
+
+    def end_due(self, settings: Settings) -> bool:
+        KeyStore(settings).close()  # it destroys them when it is opened
+        return False
 
 
 def _covered(rows: pa.Table, topic: Topic, key: Key) -> pa.Table:

@@ -16,16 +16,6 @@ from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 
 
-def end_due_keys(settings: Settings) -> bool:
-    """Destroys the keys of persons whose time has passed; False, as nothing is left to do then.
-
-    Raises:
-        BadSetting: this user cannot read the keys.
-    """
-    KeyStore(settings).close()  # it destroys them when it is opened
-    return False
-
-
 def require_sealed(settings: Settings, topics: Iterable[Topic]) -> None:
     """Refuses columns of persons that the log or the lake has in the clear; makes the keys before the first record.
 

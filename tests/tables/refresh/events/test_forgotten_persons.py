@@ -265,8 +265,8 @@ def test_what_was_encrypted_as_a_whole_is_sent_again_by_persons_keys(broker: Set
     assert list(platform.events()) == [0]
 
     def again() -> SentAgain:
-        with closing(KeyStore(platform.settings)) as store, producing(platform.settings, outage_s=60) as producer:
-            return send_sealed_again(platform.lake, platform.topic, store, producer)
+        with producing(platform.settings, outage_s=60) as producer:
+            return send_sealed_again(platform.lake, platform.topic, producer)
 
     unusable_ones = 4  # of `send`, none of which says whose it is
     assert again() == SentAgain(sent=2, there=1, refused=1 + unusable_ones - 1, ended=0)

@@ -23,7 +23,7 @@ from twofold.infra.keys.key_store import KeyStore, make_keys
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
-from twofold.tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined
+from twofold.tables.refresh.events.record_sealer import PersonalRecord, PersonCover, RecordSealer
 
 LOGINS = a_topic(
     note="json?",
@@ -137,7 +137,7 @@ def test_any_bytes_are_sealed_and_decoded_or_refused(store: KeyStore, settings: 
         for ingested in (value, found):
             decoded = Decoder(topic).decode(raw(ingested), None)
             assert len(decoded.accepted) + len(decoded.rejected) == 1
-            kept = seal_quarantined(decoded.rejected, topic, settings)["value"].to_pylist()
+            kept = PersonCover(topic).quarantined(decoded.rejected, settings)["value"].to_pylist()
             assert all(PersonalRecord(topic).is_sealed(one) for one in kept)
 
 

@@ -21,7 +21,7 @@ from twofold.infra.keys.key_store import KeyStore, Person, make_keys
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
-from twofold.tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined, sealing
+from twofold.tables.refresh.events.record_sealer import PersonalRecord, PersonCover, RecordSealer, sealing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -253,23 +253,23 @@ def test_plain_text_of_another_producer_is_quarantined_and_sealed(store: KeyStor
     theirs, broken = json.dumps(good).encode(), b'{"mail": "a@b.c"'
     found = decoded(topic, ours, wrong, theirs, broken)
     assert found.accepted["id"].to_pylist() == [1]
-    kept = seal_quarantined(found.rejected, topic, Settings(home=tmp_path))
+    kept = PersonCover(topic).quarantined(found.rejected, Settings(home=tmp_path))
     assert kept.schema == found.rejected.schema
     values = kept["value"].to_pylist()
     assert values[0] == wrong
     assert [unseal(value.decode(), store.find, RECORD) for value in values[1:]] == [theirs, broken]
     assert kept["reasons"].to_pylist()[1][0].startswith("matches(mail, enc:1:")
     assert b"a@b.c" not in b"".join(values)
-    assert seal_quarantined(kept, topic, Settings(home=tmp_path)).equals(kept)
+    assert PersonCover(topic).quarantined(kept, Settings(home=tmp_path)).equals(kept)
 
 
 def test_a_frame_of_quarantine_is_sealed_as_a_table_is(spark: SparkSession, store: KeyStore, tmp_path: Path) -> None:
     topic, settings = a_topic(), Settings(home=tmp_path)
     values = [b'{"mail": "a@b.c"', RecordSealer(topic, store).seal(b'{"customer": "ann", "mail": "a"}'), None]
     rows = pa.table({"_offset": [1, 2, 3], "value": pa.array(values, pa.binary())})
-    frame = seal_quarantined(spark.createDataFrame(rows), topic, settings)
+    frame = PersonCover(topic).quarantined(spark.createDataFrame(rows), settings)
     assert not isinstance(frame, pa.Table)
-    assert frame.orderBy("_offset").toArrow().equals(seal_quarantined(rows, topic, settings))
+    assert frame.orderBy("_offset").toArrow().equals(PersonCover(topic).quarantined(rows, settings))
 
 
 def test_a_record_is_sealed_if_nothing_is_in_the_clear(store: KeyStore) -> None:

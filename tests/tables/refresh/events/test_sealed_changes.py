@@ -22,7 +22,7 @@ from twofold.infra.keys.key_store import KeyStore, Person, make_keys
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
-from twofold.tables.refresh.events.record_sealer import PersonalRecord, RecordSealer, seal_quarantined
+from twofold.tables.refresh.events.record_sealer import PersonalRecord, PersonCover, RecordSealer
 
 TOPIC = with_sealed_columns(
     bound_as(
@@ -175,7 +175,7 @@ def test_what_is_no_such_change_is_sealed_as_a_whole(store: KeyStore, value: byt
 def test_a_change_in_the_clear_is_quarantined_and_sealed(store: KeyStore, tmp_path: Path) -> None:
     plain = event("c", ANN)
     found = decoded(plain, RecordSealer(TOPIC, store).seal(plain))
-    kept = seal_quarantined(found.rejected, TOPIC, Settings(home=tmp_path))
+    kept = PersonCover(TOPIC).quarantined(found.rejected, Settings(home=tmp_path))
     [value] = kept["value"].to_pylist()
     assert unseal(value.decode(), store.find, RECORD) == plain
     assert len(found.accepted) == 1
