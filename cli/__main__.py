@@ -50,7 +50,6 @@ _OF_CORE: dict[str, tuple[Callable[..., None], ...]] = {
         inspect_commands.tables,
         inspect_commands.show,
         inspect_commands.sql,
-        outputs_commands.search,
         session_commands.spark,
         session_commands.notebook,
         session_commands.mcp,

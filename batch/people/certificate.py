@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from twofold.batch.people.person_rows import rows_of_key
+from twofold.features.search.search_index import SearchIndex
 from twofold.infra import COMMAND
 from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.datafusion_sql import select
@@ -21,7 +22,6 @@ from twofold.infra.keys.key_store import KeyState, KeyStore
 from twofold.infra.sql.names import DATAFUSION
 from twofold.outputs.revealed_places import Place, revealed_places
 from twofold.outputs.targets.open_target import open_target
-from twofold.outputs.targets.search_index import SearchIndex
 from twofold.outputs.view import View
 from twofold.tables.declare.outputs.output import Output
 from twofold.tables.declare.registry import Registry

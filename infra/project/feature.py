@@ -19,9 +19,11 @@ class Feature:
     """A capability, which the file `feature.py` of its folder names `FEATURE`.
 
     Attributes:
+        words: what declarations import of it by `from twofold import ...`.
         commands: panel of the help -> functions of commands, in their order.
     """
 
+    words: Mapping[str, Name] = field(default_factory=dict)
     commands: Mapping[str, Sequence[Name]] = field(default_factory=dict)
 
 
@@ -31,6 +33,11 @@ def features() -> Sequence[Feature]:
     files = sorted([*PACKAGE.glob("demo/feature.py"), *PACKAGE.glob("features/*/feature.py")])
     names = [".".join(file.relative_to(PACKAGE).with_suffix("").parts) for file in files]
     return [import_module(f"twofold.{name}").FEATURE for name in names]
+
+
+def words() -> Mapping[str, Name]:
+    """Returns what declarations import of the features."""
+    return {word: name for feature in features() for word, name in feature.words.items()}
 
 
 def resolve(name: Name) -> Any:

@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from twofold.features.search.search_index import SearchIndex
+from twofold.features.search.search_output import SearchOutput
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting
 from twofold.infra.keys.ended_keys import EndedKeys
@@ -20,12 +22,10 @@ from twofold.outputs.position import Position
 from twofold.outputs.refused_rows import Refused, record_refused
 from twofold.outputs.revealed import Revealed
 from twofold.outputs.revealed_places import Place
-from twofold.outputs.targets.search_index import SearchIndex
 from twofold.outputs.targets.topic_copy import TopicCopy
 from twofold.outputs.targets.webhook_queue import WebhookQueue
 from twofold.tables.declare.outputs.output import Output
 from twofold.tables.declare.outputs.postgres_output import COPIES, PostgresOutput
-from twofold.tables.declare.outputs.search_output import SearchOutput
 from twofold.tables.declare.outputs.topic_output import TopicOutput
 from twofold.tables.declare.outputs.webhook_output import WebhookOutput
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from twofold.features.search.analyzer import analyzer
 from twofold.infra import COMMAND
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain, WriteConflict
 from twofold.infra.private_file import private_folder
 from twofold.infra.process.file_locks import exclusive
-from twofold.infra.text.analyzer import analyzer
 from twofold.outputs.output_target import Target
 from twofold.outputs.position import Position
 from twofold.outputs.refused_rows import Refused

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from twofold.features.search.analyzer import require_language
 from twofold.infra.errors import BadArgument
 from twofold.infra.extras import require_extra
-from twofold.infra.text.analyzer import require_language
 from twofold.quality.rules import Rule
 from twofold.tables.declare.outputs.output import Output, is_list
 
@@ -19,7 +19,7 @@ class SearchOutput(Output):
 
     Attributes:
         text: the columns whose words are found.
-        language: of their words, see `infra.text.analyzer`; empty: words keep their endings.
+        language: of their words, see `features.search.analyzer`; empty: words keep their endings.
     """
 
     kind: ClassVar[str] = "search"

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from tests.outputs.followed_table import FollowedTable, hour, key_of
 from tests.outputs.killed_steps import check_killed_steps, killed_after
 from tests.outputs.test_next_step import EVENTS, run_events, small_pages
+from twofold.features.search import search_index
+from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain
 from twofold.infra.project.settings import Settings
 from twofold.outputs import next_step as reading
 from twofold.outputs.refused_rows import Refused
-from twofold.outputs.targets import search_index
-from twofold.outputs.targets.search_index import SearchIndex
 
 __all__ = ["small_pages"]
 
