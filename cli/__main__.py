@@ -34,7 +34,8 @@ from twofold.cli.writing import author, new_project, scaffold
 from twofold.infra import COMMAND
 from twofold.infra.errors import TwofoldError
 from twofold.infra.extras import missing_tool
-from twofold.infra.project.feature import features, resolve
+from twofold.infra.project.code_names import resolve
+from twofold.infra.project.feature import features
 
 _OF_CORE: dict[str, tuple[Callable[..., None], ...]] = {
     "Run the platform": (
@@ -50,7 +51,6 @@ _OF_CORE: dict[str, tuple[Callable[..., None], ...]] = {
         inspect_commands.tables,
         inspect_commands.show,
         inspect_commands.sql,
-        outputs_commands.search,
         session_commands.spark,
         session_commands.notebook,
         session_commands.mcp,

@@ -16,6 +16,8 @@ from typing import Any
 
 from docs.licences import licences
 from tests import ROOT
+from twofold.infra.project.code_names import resolve
+from twofold.infra.project.feature import words
 from twofold.infra.project.project import VARIABLE
 from twofold.infra.project.settings import PREFIX, SECRETS, Settings
 from twofold.tables.algebra.refusal import Refusal
@@ -96,17 +98,17 @@ def declarations() -> str:
 def _functions() -> Iterator[str]:
     """The functions that declarations call, and the outputs that they name."""
     from twofold.tables.declare import spark_names
-    from twofold.tables.declare.functions import bloom_filters, event_patterns, stored_searches
-    from twofold.tables.declare.outputs import postgres_output, search_output, topic_output, webhook_output
+    from twofold.tables.declare.functions import bloom_filters, event_patterns
+    from twofold.tables.declare.outputs import postgres_output, topic_output, webhook_output
     from twofold.tables.declare.personal import domain_of, person, personal, start_of, token_of, year_group
 
-    called = (spark_names, event_patterns, bloom_filters, stored_searches)
-    for module in (*called, postgres_output, search_output, topic_output, webhook_output):
+    for module in (spark_names, event_patterns, bloom_filters, postgres_output, topic_output, webhook_output):
         functions = [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == module.__name__]
         for function in functions:
             if not function.__name__.startswith("_"):
                 yield _function(function)
     yield from map(_function, (personal, person, domain_of, start_of, year_group, token_of))
+    yield from map(_function, map(resolve, words().values()))
 
 
 def _default(parameter: Field[object], *, inferred: bool) -> str:
@@ -371,6 +373,16 @@ def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
+def words_of_features() -> str:
+    """The imports of the words that features bring to declarations, for editors and checkers of types."""
+    lines = [
+        f"from {module} import {name} as {word}"
+        for word, place in sorted(words().items(), key=lambda item: item[1])
+        for module, _, name in [place.partition(":")]
+    ]
+    return "# Written by `.venv/bin/python -m docs.generate`.\n" + "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "benchmarks.md": benchmarks,
     "reference/declarations.md": declarations,
@@ -382,6 +394,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/symptoms.md": symptoms,
     "reference/licences.md": lambda: f"# Licences\n\n{GENERATED}{licences()}",
     "adr/README.md": decisions,
+    "../features/words.pyi": words_of_features,
 }
 
 

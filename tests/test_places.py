@@ -92,11 +92,11 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 17_800,
+    "infra": 17_500,
     "quality": 1_550,
-    "tables": 14_050,
+    "tables": 13_800,
     "streaming": 3_600,
-    "outputs": 2_550,
+    "outputs": 2_350,
     "batch": 8_600,
     "intake": 950,
     "status": 2_650,
@@ -104,7 +104,7 @@ MOST_LINES_OF_A_PART = {
     "dags": 2_400,
     "testing": 750,
     "cli": 5_600,
-    "features": 2_400,
+    "features": 3_200,
     "demo": 5_500,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread, timed
 from tests import ROOT
+from twofold.features.search.stored_query import EVERY
+from twofold.features.search.stored_searches import search_matches, search_terms
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
-from twofold.infra.text.stored_query import EVERY
-from twofold.tables.declare.functions.stored_searches import search_matches, search_terms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

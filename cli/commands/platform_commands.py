@@ -165,11 +165,9 @@ def print_addresses(
     for service in reversed(SERVICES):
         if service.name not in without:
             lines += service.addresses(settings, registry, with_passwords)
-    searched = [table.full_name for table, output in registry.outputs() if output.kind == "search"]
     lines += [
         ("Spark", f"{COMMAND} spark"),
         *(("Query", f'{COMMAND} sql "FROM {table.full_name} LIMIT 5"') for table in registry.in_order()[-1:]),
-        *(("Search", f"{COMMAND} search {name} WORD") for name in searched[:1]),
         ("Watch", f"{COMMAND} status"),
         ("Stop", f"{COMMAND} down"),
     ]

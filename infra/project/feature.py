@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any, TypeAlias
 
 from twofold.infra import PACKAGE
-
-Name: TypeAlias = str
-"""`module:attribute`, imported when it is used."""
+from twofold.infra.project.code_names import Name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,9 +16,11 @@ class Feature:
     """A capability, which the file `feature.py` of its folder names `FEATURE`.
 
     Attributes:
+        words: what declarations import of it by `from twofold import ...`.
         commands: panel of the help -> functions of commands, in their order.
     """
 
+    words: Mapping[str, Name] = field(default_factory=dict)
     commands: Mapping[str, Sequence[Name]] = field(default_factory=dict)
 
 
@@ -33,7 +32,6 @@ def features() -> Sequence[Feature]:
     return [import_module(f"twofold.{name}").FEATURE for name in names]
 
 
-def resolve(name: Name) -> Any:
-    """Imports what a name stands for."""
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)
+def words() -> Mapping[str, Name]:
+    """Returns what declarations import of the features."""
+    return {word: name for feature in features() for word, name in feature.words.items()}

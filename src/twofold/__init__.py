@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from twofold.features.words import *  # noqa: F403
     from twofold.tables import *  # noqa: F403
 
 

@@ -29,11 +29,11 @@ from twofold.batch.plan.plan import Plan, TableChange
 from twofold.cli.__main__ import COMMANDS
 from twofold.cli.sql_query import Analyst
 from twofold.cli.sql_shell import matching, words
+from twofold.features.search.search_index import Match
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import TwofoldError
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import harmless
-from twofold.outputs.targets.search_index import Match
 from twofold.quality.check_result import RuleVerdict, Verdict
 from twofold.quality.rules import not_null
 from twofold.tables.declare.registry import load
@@ -224,7 +224,7 @@ PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
     "tables": ([], {"twofold.infra.delta.lake.Lake.rows": _fails}),
     "show": ([TABLE], {}),
     "sql": ([f"FROM {TABLE}"], {}),
-    "search": (["posts", "x"], {"twofold.outputs.targets.search_index.SearchIndex.find": _matches}),
+    "search": (["posts", "x"], {"twofold.features.search.search_index.SearchIndex.find": _matches}),
     "as-of": (
         [TABLE, "2013-01-01"],
         {

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.kinds.shop_cases import Case, followed_cases, log_of
 from tests.kinds.shop_oracle import Oracle
+from twofold.features.search.stored_query import anchors_of, parse, searchable
 from twofold.infra.errors import BadArgument
-from twofold.infra.text.stored_query import anchors_of, parse, searchable
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 COMMON = ("the", "is", "here")

@@ -11,16 +11,17 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.outputs.killed_steps import killed_after
+from twofold.features.search import search_index
+from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.history import History
 from twofold.infra.delta.lake import Lake
 from twofold.outputs import next_step as reading
 from twofold.outputs.follow import runner
 from twofold.outputs.follow.output_state import StateFile
 from twofold.outputs.output_target import Target
-from twofold.outputs.targets import search_index, webhook_queue
+from twofold.outputs.targets import webhook_queue
 from twofold.outputs.targets.open_target import open_target
 from twofold.outputs.targets.revealed_bodies import revealed_bodies
-from twofold.outputs.targets.search_index import SearchIndex
 from twofold.outputs.targets.webhook_queue import WebhookQueue
 from twofold.outputs.view import KEY
 from twofold.tables.declare.outputs.output import Output

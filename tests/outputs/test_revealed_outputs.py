@@ -20,6 +20,8 @@ from tests.outputs.revealed_table import RevealedTable, mail_of, shown
 from tests.outputs.webhook_receiver import Receiver, receiving
 from tests.support.personal_search import found_in
 from twofold import matches, to_postgres, to_search, to_topic, to_webhook
+from twofold.features.search import search_index
+from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.delta_writer import CHANGE
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration, BadSetting, SchemaMismatch, TryAgain
@@ -30,9 +32,7 @@ from twofold.outputs.copy_comparison import compare_copy
 from twofold.outputs.follow.output_state import StateFile
 from twofold.outputs.next_step import Step
 from twofold.outputs.resend import resend_from
-from twofold.outputs.targets import search_index
 from twofold.outputs.targets.open_target import open_target
-from twofold.outputs.targets.search_index import SearchIndex
 from twofold.outputs.view import KEY
 
 

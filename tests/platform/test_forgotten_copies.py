@@ -25,6 +25,7 @@ from tests.support.postgres import Server
 from tests.tables.refresh.events.test_forgotten_persons import START, Platform
 from twofold import to_postgres, to_search, to_webhook
 from twofold.batch.people.certificate import certify
+from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.keys.key_store import KeyStore, Person
@@ -35,7 +36,6 @@ from twofold.infra.project.settings import Settings
 from twofold.outputs.copy_comparison import compare_copy
 from twofold.outputs.follow import runner
 from twofold.outputs.targets.open_target import open_target
-from twofold.outputs.targets.search_index import SearchIndex
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.events.record_sealer import sealing
 

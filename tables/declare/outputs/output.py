@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from twofold.infra.errors import BadDeclaration, nearest
-from twofold.infra.project.code_names import Name
+from twofold.infra.project.code_names import Name, resolve
+from twofold.infra.project.feature import words
 from twofold.quality.rules import RECORD_RULES, Rule
 
 
@@ -88,7 +89,9 @@ class Output:
 
 
 def kinds() -> dict[str, type[Output]]:
-    """Maps the kinds of outputs that declarations can name to their classes."""
+    """Maps the kinds of outputs that declarations can name to their classes, those of features among them."""
+    for name in words().values():
+        resolve(name)
     return {kind.kind: kind for kind in Output.__subclasses__()}
 
 

@@ -14,13 +14,13 @@ from tests.batch.people.forgotten_letters import Letters
 from tests.outputs.followed_table import MemoryCopy
 from twofold.batch.people import certificate
 from twofold.batch.people.certificate import Certificate, certify, wait_for_copies
+from twofold.features.search.search_output import SearchOutput
 from twofold.infra.keys.ended_keys import FORGOTTEN
 from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.outputs.next_step import next_step
 from twofold.outputs.position import Position
 from twofold.outputs.revealed_places import REVEALED, Place, note_revealed, revealed_places
 from twofold.outputs.targets.open_target import open_place, open_target
-from twofold.tables.declare.outputs.search_output import SearchOutput
 
 ANN, SEVEN = Person("sender", "ann"), Person("client", "7")
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from twofold.features.search.analyzer import analyzer
+from twofold.features.search.search_output import SearchOutput
 from twofold.infra import COMMAND
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.delta.lake import Lake
@@ -21,7 +23,6 @@ from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain, WriteCon
 from twofold.infra.keys.ended_keys import EndedKeys
 from twofold.infra.private_file import private_folder
 from twofold.infra.process.file_locks import exclusive
-from twofold.infra.text.analyzer import analyzer
 from twofold.outputs.output_target import Target
 from twofold.outputs.position import Position
 from twofold.outputs.refused_rows import Refused, record_refused
@@ -30,7 +31,6 @@ from twofold.outputs.revealed_places import Place
 from twofold.outputs.targets.json_rows import Row, json_rows, rows_of_page
 from twofold.outputs.view import KEY, View
 from twofold.tables.declare.code_fingerprint import digest
-from twofold.tables.declare.outputs.search_output import SearchOutput
 from twofold.tables.refresh.json_values import to_json
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from twofold.features.search.analyzer import require_language
 from twofold.infra.errors import BadArgument
 from twofold.infra.extras import require_extra
 from twofold.infra.project.code_names import Name
-from twofold.infra.text.analyzer import require_language
 from twofold.quality.rules import Rule
 from twofold.tables.declare.outputs.output import Output, is_list
 
@@ -20,11 +20,11 @@ class SearchOutput(Output):
 
     Attributes:
         text: the columns whose words are found; of an index that is only to be erased, any.
-        language: of their words, see `infra.text.analyzer`; empty: words keep their endings.
+        language: of their words, see `features.search.analyzer`; empty: words keep their endings.
     """
 
     kind: ClassVar[str] = "search"
-    opens: ClassVar[Name] = "twofold.outputs.targets.search_index:SearchIndex"
+    opens: ClassVar[Name] = "twofold.features.search.search_index:SearchIndex"
     elsewhere: ClassVar[str] = "the index was made again"
     text: Sequence[str] = ("text",)
     language: str = "english"

@@ -8,8 +8,8 @@ from importlib import metadata
 import pytest
 
 from tests.support.duckdb_extensions import with_extension
+from twofold.features.search.analyzer import LANGUAGES, require_language, words
 from twofold.infra.errors import BadArgument
-from twofold.infra.text.analyzer import LANGUAGES, require_language, words
 
 VOCABULARY = (
     "runs running bicycles happily flies dying national nationality skis proceed kettles broken breaking candles "

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twofold.features.search.stored_query import EVERY, anchors_of, parse, searchable
 from twofold.infra.errors import BadArgument
-from twofold.infra.text.stored_query import EVERY, anchors_of, parse, searchable
 
 NUMBERS = ("price", "stars")
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from twofold.features.search.analyzer import require_language
+from twofold.features.search.stored_query import EVERY, Query, anchors_of, parse, searchable
 from twofold.infra.errors import BadArgument, BadDeclaration
-from twofold.infra.text.analyzer import require_language
-from twofold.infra.text.stored_query import EVERY, Query, anchors_of, parse, searchable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,8 +9,8 @@ from decimal import Decimal
 from itertools import chain, repeat
 from typing import Protocol
 
+from twofold.features.search.analyzer import words
 from twofold.infra.errors import BadArgument
-from twofold.infra.text.analyzer import words
 
 EVERY = "*"
 """The anchor that each text has."""

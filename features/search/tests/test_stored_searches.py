@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from twofold.features.search.stored_searches import search_matches, search_terms
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.functions.stored_searches import search_matches, search_terms
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.scope import scopes_of
 from twofold.testing.worlds import Keyed, World

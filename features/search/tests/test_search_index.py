@@ -12,13 +12,13 @@ from tests.outputs.killed_steps import killed_after
 from tests.outputs.moved_outputs import WRITES, indexed
 from tests.outputs.targets.target_contract import Kind, TargetContract
 from twofold import to_search
+from twofold.features.search import search_index
+from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain
 from twofold.infra.project.settings import Settings
 from twofold.outputs import next_step as reading
 from twofold.outputs.revealed_places import Place
-from twofold.outputs.targets import search_index
-from twofold.outputs.targets.search_index import SearchIndex
 
 
 @pytest.fixture
