@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import cache
+from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import typer
@@ -34,7 +35,6 @@ from twofold.cli.writing import author, new_project, scaffold
 from twofold.infra import COMMAND
 from twofold.infra.errors import TwofoldError
 from twofold.infra.extras import missing_tool
-from twofold.infra.project.code_names import resolve
 from twofold.infra.project.feature import features
 
 _OF_CORE: dict[str, tuple[Callable[..., None], ...]] = {
@@ -85,7 +85,7 @@ _OF_CORE: dict[str, tuple[Callable[..., None], ...]] = {
 }
 
 COMMANDS = {
-    panel: (*functions, *(resolve(name) for feature in features() for name in feature.commands.get(panel, ())))
+    panel: (*functions, *(resolve_name(name) for feature in features() for name in feature.commands.get(panel, ())))
     for panel, functions in _OF_CORE.items()
 }
 """Panel of the help -> its commands."""

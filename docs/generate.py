@@ -12,11 +12,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from docs.licences import licences
 from tests import ROOT
-from twofold.infra.project.code_names import resolve
 from twofold.infra.project.feature import words
 from twofold.infra.project.project import VARIABLE
 from twofold.infra.project.settings import PREFIX, SECRETS, Settings
@@ -108,7 +108,7 @@ def _functions() -> Iterator[str]:
             if not function.__name__.startswith("_"):
                 yield _function(function)
     yield from map(_function, (personal, person, domain_of, start_of, year_group, token_of))
-    yield from map(_function, map(resolve, words().values()))
+    yield from map(_function, map(resolve_name, words().values()))
 
 
 def _default(parameter: Field[object], *, inferred: bool) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from twofold.infra.project.code_names import resolve
 from twofold.infra.project.feature import words
 from twofold.quality.rules import between, expression, fresh_within, matches, not_null, one_of, unique
 from twofold.tables.declare.functions.bloom_filters import may_hold, members, members_of_all
@@ -79,4 +79,4 @@ def __getattr__(name: str) -> Any:
     """Loads a word of a feature when it is first used: features are above declarations."""
     if name not in _OF_FEATURES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return resolve(_OF_FEATURES[name])
+    return resolve_name(_OF_FEATURES[name])

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 from twofold.features.search.analyzer import require_language
 from twofold.infra.errors import BadArgument
 from twofold.infra.extras import require_extra
-from twofold.infra.project.code_names import Name
 from twofold.quality.rules import Rule
 from twofold.tables.declare.outputs.output import Output, is_list
 
@@ -24,7 +23,7 @@ class SearchOutput(Output):
     """
 
     kind: ClassVar[str] = "search"
-    opens: ClassVar[Name] = "twofold.features.search.search_index:SearchIndex"
+    opens: ClassVar[str] = "twofold.features.search.search_index:SearchIndex"
     elsewhere: ClassVar[str] = "the index was made again"
     text: Sequence[str] = ("text",)
     language: str = "english"

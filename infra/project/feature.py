@@ -8,7 +8,6 @@ from functools import cache
 from importlib import import_module
 
 from twofold.infra import PACKAGE
-from twofold.infra.project.code_names import Name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +19,8 @@ class Feature:
         commands: panel of the help -> functions of commands, in their order.
     """
 
-    words: Mapping[str, Name] = field(default_factory=dict)
-    commands: Mapping[str, Sequence[Name]] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
+    commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @cache
@@ -32,6 +31,6 @@ def features() -> Sequence[Feature]:
     return [import_module(f"twofold.{name}").FEATURE for name in names]
 
 
-def words() -> Mapping[str, Name]:
+def words() -> Mapping[str, str]:
     """Returns what declarations import of the features."""
     return {word: name for feature in features() for word, name in feature.words.items()}

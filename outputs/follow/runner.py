@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from functools import partial
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from twofold.infra import COMMAND
@@ -13,7 +14,6 @@ from twofold.infra.errors import ProcessFailed, WriteConflict
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.process.kept_running import KeptRunning, stop_on_signal
 from twofold.infra.process.polling_thread import PollingThread
-from twofold.infra.project.code_names import Name, resolve
 from twofold.outputs.follow.output_state import StateFile
 from twofold.outputs.next_step import next_step
 from twofold.outputs.revealed_places import Place, note_revealed
@@ -70,8 +70,10 @@ def _kept(lake: Lake, table: Table, output: Output) -> Iterator[KeptRunning]:
         yield KeptRunning(f"{place}, {step.partition(':')[2]}", start, None, state)
 
 
-def _start(step: Name, lake: Lake, table: Table, output: Output, state: StateFile) -> PollingThread:
-    return PollingThread(f"output {table.full_name}", resolve(step)(lake, table, output, state).step, idle_s=_IDLE_S)
+def _start(step: str, lake: Lake, table: Table, output: Output, state: StateFile) -> PollingThread:
+    return PollingThread(
+        f"output {table.full_name}", resolve_name(step)(lake, table, output, state).step, idle_s=_IDLE_S
+    )
 
 
 class Follower:

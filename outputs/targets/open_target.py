@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from twofold.infra.delta.lake import Lake
-from twofold.infra.project.code_names import resolve
 from twofold.outputs.output_target import Target
 from twofold.outputs.revealed_places import Place
 from twofold.tables.declare.outputs.output import Output, kinds
@@ -20,12 +20,12 @@ def open_target(lake: Lake, table: Table, output: Output) -> Target:
     Raises:
         BadSetting: its destination has no address, or one of another kind.
     """
-    target: Target = resolve(output.opens)(lake, Place.declared(table, output), output)
+    target: Target = resolve_name(output.opens)(lake, Place.declared(table, output), output)
     return target
 
 
 def open_place(lake: Lake, place: Place) -> Target:
     """Returns what holds the copy of an output that is not declared any more; see `open_target`."""
     output = kinds()[place.kind](name=place.output, destination=place.destination)
-    target: Target = resolve(output.opens)(lake, place, output)
+    target: Target = resolve_name(output.opens)(lake, place, output)
     return target

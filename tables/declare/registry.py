@@ -49,8 +49,7 @@ class Registry:
         faults: declaration, or domain, that cannot be loaded -> why; what reads it is among them.
         elsewhere: full names of what other domains declare, where this is of some alone.
         unproved: table whose function runs, but is not known to give one result -> why. Nothing new is made of it.
-        descriptions: topic or table -> column -> what it holds, as the docstring says it; else as the input describes
-            the column whose values it has.
+        descriptions: topic or table -> column -> what it holds, by its docstring or by the input whose values it has.
     """
 
     topics: Mapping[str, Topic]

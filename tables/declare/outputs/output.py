@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import ClassVar, Literal
 
 from twofold.infra.errors import BadDeclaration, nearest
-from twofold.infra.project.code_names import Name, resolve
 from twofold.infra.project.feature import words
 from twofold.quality.rules import RECORD_RULES, Rule
 
@@ -32,8 +32,8 @@ class Output:
     """
 
     kind: ClassVar[str]
-    opens: ClassVar[Name]
-    steps: ClassVar[Sequence[Name]] = ("twofold.outputs.follow.runner:Follower",)
+    opens: ClassVar[str]
+    steps: ClassVar[Sequence[str]] = ("twofold.outputs.follow.runner:Follower",)
     elsewhere: ClassVar[str]
     server: ClassVar[str] = ""
     name: str = ""
@@ -91,7 +91,7 @@ class Output:
 def kinds() -> dict[str, type[Output]]:
     """Maps the kinds of outputs that declarations can name to their classes, those of features among them."""
     for name in words().values():
-        resolve(name)
+        resolve_name(name)
     return {kind.kind: kind for kind in Output.__subclasses__()}
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from twofold.infra.extras import require_extra
-from twofold.infra.project.code_names import Name
 from twofold.quality.rules import Rule
 from twofold.tables.declare.outputs.output import Output
 
@@ -23,7 +22,7 @@ class PostgresOutput(Output):
     """A table of PostgreSQL, in the schema of the domain's name."""
 
     kind: ClassVar[str] = "postgres"
-    opens: ClassVar[Name] = "twofold.outputs.targets.postgres_copy:PostgresCopy"
+    opens: ClassVar[str] = "twofold.outputs.targets.postgres_copy:PostgresCopy"
     elsewhere: ClassVar[str] = (
         "the copy was written to new files; the write-ahead log and the backups of the database are its operator's, "
         "and keep values until they are removed"

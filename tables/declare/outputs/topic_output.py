@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from twofold.infra.project.code_names import Name
 from twofold.quality.rules import Rule
 from twofold.tables.declare.outputs.output import Output
 
@@ -20,7 +19,7 @@ class TopicOutput(Output):
     """
 
     kind: ClassVar[str] = "topic"
-    opens: ClassVar[Name] = "twofold.outputs.targets.topic_copy:TopicCopy"
+    opens: ClassVar[str] = "twofold.outputs.targets.topic_copy:TopicCopy"
     elsewhere: ClassVar[str] = "the broker removes older records within a day; consumers keep what they stored"
     compacted: bool = True
 

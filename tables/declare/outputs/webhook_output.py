@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from twofold.infra.project.code_names import Name
 from twofold.quality.rules import Rule
 from twofold.tables.declare.outputs.output import Output
 
@@ -16,8 +15,8 @@ class WebhookOutput(Output):
     """Requests to a receiver: one for each row that a commit of the table changed."""
 
     kind: ClassVar[str] = "webhook"
-    opens: ClassVar[Name] = "twofold.outputs.targets.webhook_queue:WebhookQueue"
-    steps: ClassVar[Sequence[Name]] = (*Output.steps, "twofold.outputs.follow.webhook_sending:QueueSender")
+    opens: ClassVar[str] = "twofold.outputs.targets.webhook_queue:WebhookQueue"
+    steps: ClassVar[Sequence[str]] = (*Output.steps, "twofold.outputs.follow.webhook_sending:QueueSender")
     elsewhere: ClassVar[str] = "the receiver is called with null for each row; what it has stored is its own"
     is_read = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from tests.plant import HOURS, plant
 from tests.tables.declared import TABLE_FILE, edited
 from twofold import between, expression, matches, not_null, one_of, to_postgres, to_webhook
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.project.code_names import resolve
 from twofold.quality.rules import RECORD_RULES, Rule
 from twofold.tables.declare.code_fingerprint import fingerprint
 from twofold.tables.declare.outputs.output import Output, kinds
@@ -107,7 +107,7 @@ def test_a_webhook_has_the_name_of_its_destination(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", kinds().values())
 def test_every_name_of_a_kind_is_there(kind: type[Output]) -> None:
-    assert all(isinstance(resolve(name), type) for name in (kind.opens, *kind.steps))
+    assert all(isinstance(resolve_name(name), type) for name in (kind.opens, *kind.steps))
     assert kind.elsewhere
 
 
