@@ -121,7 +121,7 @@ def test_no_part_of_the_product_outgrows_its_limit() -> None:
     assert sum(lines.values()) > 60_000
 
 
-MOST_LOCALS_OF_NOTHING = {"found": 163, "known": 80, "one": 338}
+MOST_LOCALS_OF_NOTHING = {"found": 137, "known": 80, "one": 298}
 """Variables and parameters of the product that say nothing of what they hold; a limit falls with their number.
 
 Of those that are left many are in code whose text is part of a fingerprint.

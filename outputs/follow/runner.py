@@ -54,12 +54,12 @@ def run(settings: Settings, registry: Registry) -> None:
         for table, output in registry.outputs():
             if output.reveal:  # a copy that is older than the ledger is in it from here on
                 note_revealed(lake, Place.declared(table, output))
-        kept = [one for table, output in registry.outputs() for one in _kept(lake, table, output)]
+        kept = [keeper for table, output in registry.outputs() for keeper in _kept(lake, table, output)]
         while not stop.wait(_LOOK_S):
-            for one in kept:
-                one.keep()
-        for one in kept:
-            one.stop()
+            for keeper in kept:
+                keeper.keep()
+        for keeper in kept:
+            keeper.stop()
 
 
 def _kept(lake: Lake, table: Table, output: Output) -> Iterator[KeptRunning]:
