@@ -55,13 +55,13 @@ def late_rows(lake: Lake, registry: Registry, table: Table, taken: Mapping[str, 
     """
     positions = reconcile_positions(lake)
     late: dict[tuple[str, str], Late] = {}
-    for one in registry.above(table).tables.values():
-        if one.full_name not in taken or not one.closes_at:
+    for above in registry.above(table).tables.values():
+        if above.full_name not in taken or not above.closes_at:
             continue
-        standing = _of_version(lake, one, positions.get(one.full_name), taken[one.full_name])
-        for source in registry.upstream(one):
+        standing = _of_version(lake, above, positions.get(above.full_name), taken[above.full_name])
+        for source in registry.upstream(above):
             if isinstance(source, Topic) and source.full_name in taken:
-                late[one.full_name, source.full_name] = _late(lake, one, source, standing, taken[source.full_name])
+                late[above.full_name, source.full_name] = _late(lake, above, source, standing, taken[source.full_name])
     return list(late.values())
 
 

@@ -22,4 +22,4 @@ SERVICES: Sequence[Service[Registry]] = (BROKER, CONNECT, RECEIVER, DATABASE, RE
 
 def needed(settings: Settings, registry: Registry, without: Collection[str] = ()) -> list[Service[Registry]]:
     """Lists the services that these settings and declarations need, but those of these names."""
-    return [one for one in SERVICES if one.name not in without and one.needed(settings, registry)]
+    return [service for service in SERVICES if service.name not in without and service.needed(settings, registry)]

@@ -117,7 +117,7 @@ def _reconcile(domain: Domain) -> DAG:
                 task_id=table.full_name,
                 of=table.full_name,
                 changes=changes_of(domain.name),
-                inlets=[described_asset(one) for one in (*domain.registry.upstream(table), table)],
+                inlets=[described_asset(source) for source in (*domain.registry.upstream(table), table)],
                 owner=table.owner or table.domain,
                 doc_md=dag_docs.table_task(table, domain.registry.descriptions.get(table.full_name, {})),
                 **ONE_TABLE,

@@ -81,11 +81,13 @@ def _missing(module: str) -> MissingTool:
 def _packages() -> dict[str, tuple[str, str]]:
     """Maps each module that we require to its package, and to the extra that brings it, if one does."""
     try:
-        required = [found for line in requires("twofold") or () if (found := _REQUIREMENT.match(line))]
+        required = [requirement for line in requires("twofold") or () if (requirement := _REQUIREMENT.match(line))]
     except PackageNotFoundError:  # a checkout that is not set up
         return {}
-    extras = [found[2] or "" for found in required]
+    extras = [requirement[2] or "" for requirement in required]
     # Extras that include another one list its packages, too.
-    required.sort(key=lambda found: -extras.count(found[2] or ""))
-    named = {re.sub(r"[-.]", "_", found[1]).lower(): (found[1], found[2] or "") for found in required}
+    required.sort(key=lambda requirement: -extras.count(requirement[2] or ""))
+    named = {
+        re.sub(r"[-.]", "_", requirement[1]).lower(): (requirement[1], requirement[2] or "") for requirement in required
+    }
     return {_MODULES.get(name, name): brought for name, brought in named.items()}

@@ -23,7 +23,7 @@ def condition(ranges: Ranges, partition: str, offset: str) -> str:
 
 def spans(ranges: Ranges) -> dict[int, list[Range]]:
     """Converts one range per partition to a list of ranges per partition."""
-    return {partition: [one] for partition, one in ranges.items()}
+    return {partition: [offsets] for partition, offsets in ranges.items()}
 
 
 def joined(some: Iterable[Range]) -> list[Range]:

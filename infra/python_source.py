@@ -162,7 +162,7 @@ def _bound(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> fro
     """Returns the parameters and local variables of a function; an import stands for its module."""
     given = function.args
     taken = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
-    names = {one.arg for one in taken if one}
+    names = {argument.arg for argument in taken if argument}
     waiting: list[ast.AST] = list(function.body) if isinstance(function.body, list) else [function.body]
     outside: set[str] = set()
     while waiting:
@@ -207,7 +207,7 @@ def sets_in_order(tree: ast.AST, known: Mapping[str, object]) -> Iterator[int]:
                 pass
             case _:
                 continue
-        yield from (one.lineno for one in iterated if is_set(one))
+        yield from (expression.lineno for expression in iterated if is_set(expression))
 
 
 def imported(tree: ast.AST, module: str) -> Iterator[tuple[str, object]]:
@@ -300,6 +300,6 @@ def written_in(body: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
             ):
                 yield name, value
             case _:
-                for one in ast.walk(node):
-                    if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-                        yield one.id, None
+                for part in ast.walk(node):
+                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                        yield part.id, None

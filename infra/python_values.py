@@ -46,8 +46,12 @@ def name_in_module(value: object) -> str:
 
 def dispatched(function: object) -> dict[str, object]:
     """Returns the functions of a `functools.singledispatch`, by type of argument."""
-    found = getattr(function, "registry", None)
-    return {name_in_module(kind): value for kind, value in found.items()} if isinstance(found, MappingProxyType) else {}
+    registered = getattr(function, "registry", None)
+    return (
+        {name_in_module(kind): value for kind, value in registered.items()}
+        if isinstance(registered, MappingProxyType)
+        else {}
+    )
 
 
 def sorted_by_name(named: Mapping[str, object]) -> dict[str, object]:

@@ -81,9 +81,9 @@ def gate(subjects: Iterable[Subject], settings: Settings, now: datetime) -> list
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="measure") as ahead:
         following = deque(ahead.submit(next, measured, None) for _ in range(_AHEAD))
         with open_suites(settings) if agrees else nullcontext() as suites:
-            while (found := following.popleft().result()) is not None:
+            while (measures := following.popleft().result()) is not None:
                 following.append(ahead.submit(next, measured, None))
-                verdicts.append(_judged(*found, suites, settings, now))
+                verdicts.append(_judged(*measures, suites, settings, now))
     return verdicts
 
 
@@ -101,7 +101,7 @@ def _judged(verdict: Verdict, rows: Rows | None, suites: Suites | None, settings
     """Writes the results of the run atomically to one file, with what Great Expectations says if it is there."""
     table, more = verdict.table, {}
     if rows and suites:
-        rules = [one.rule for one in verdict.rules]
+        rules = [measured.rule for measured in verdict.rules]
         with naming(rules):
             report = suites.validate(rows, table, rules, now)
         checked = tuple(_agreed(*pair) for pair in zip(verdict.rules, report.failing, strict=True))

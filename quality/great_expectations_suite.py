@@ -105,14 +105,16 @@ class Suites:
         self._judged.append(result)
         _forget(self._home, table)
         # They come grouped by column.
-        by_rule = {one.expectation_config.meta["rule"]: one for one in result.results}
+        by_rule = {result_of_rule.expectation_config.meta["rule"]: result_of_rule for result_of_rule in result.results}
         failing = tuple(_failing(rule, by_rule[str(rule)]) for rule in rules)
         return SuiteReport(index=self._home / "docs" / "index.html", failing=failing, validation=result.to_json_dict())
 
     def write_pages(self) -> None:
         """Writes the pages of the runs and suites, and the index, all at once: each time compiles templates."""
         if self._judged:
-            self._context.build_data_docs(resource_identifiers=[i for one in self._judged for i in _identifiers(one)])
+            self._context.build_data_docs(
+                resource_identifiers=[i for judged in self._judged for i in _identifiers(judged)]
+            )
 
     def _source(self, on_spark: bool) -> Any:
         if on_spark not in self._sources:

@@ -70,11 +70,11 @@ def assert_rows(
         given = [_converted(row, schema, source) for row in inputs.get(source, ())]
         frames[source] = spark.createDataFrame(given, schema)
     rows = one_of_each_key(derive(declared, frames), declared, registry.strategy(declared))
-    found = rows.toArrow().to_pylist()
+    computed = rows.toArrow().to_pylist()
     if gives is not None:
-        _require_equal(declared, found, [_utc(row) for row in gives])
+        _require_equal(declared, computed, [_utc(row) for row in gives])
     if gives_sql:
-        _require_equal(declared, found, _by_duckdb(gives_sql, frames))
+        _require_equal(declared, computed, _by_duckdb(gives_sql, frames))
 
 
 def assert_events(topic: str, records: Sequence[bytes], *, registry: Registry | None = None) -> None:
@@ -101,13 +101,13 @@ def _by_duckdb(query: str, inputs: Mapping[str, DataFrame]) -> list[Row]:
 
 def _empty_inputs(spark: SparkSession, registry: Registry, table: Table) -> dict[str, DataFrame]:
     """Returns each parameter of the table's function with that input, without rows."""
-    found = {}
+    frames = {}
     for name, source in zip(table.inputs, registry.upstream(table), strict=True):
         if isinstance(source, Topic):
-            found[name] = empty_input(spark, source, table)
+            frames[name] = empty_input(spark, source, table)
         else:
-            found[name] = spark.createDataFrame([], rows_of(source, _empty_inputs(spark, registry, source)).schema)
-    return found
+            frames[name] = spark.createDataFrame([], rows_of(source, _empty_inputs(spark, registry, source)).schema)
+    return frames
 
 
 def assert_parity(

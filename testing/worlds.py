@@ -204,13 +204,13 @@ class World:
 
     def with_inputs(self, tables: Iterable[str]) -> list[str]:
         """Returns these tables, and all that they read, directly or through others."""
-        found: dict[str, Table] = {}
+        reached: dict[str, Table] = {}
         left = [self.registry.find_table(name) for name in tables]
         while left:
             table = left.pop()
-            found[table.full_name] = table
+            reached[table.full_name] = table
             left += [source for source in self.registry.upstream(table) if isinstance(source, Table)]
-        return list(found)
+        return list(reached)
 
     def topics_of(self, tables: Iterable[str]) -> list[Topic]:
         """Returns the topics that these tables themselves read."""

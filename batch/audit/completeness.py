@@ -175,8 +175,8 @@ def coverage(lake: Lake, topic: Topic, version: int | None = None) -> list[Cover
     connection, log = _stored(lake, topic, version)
     rows = connection.execute(_COUNTS).fetchall()
     names = ("partition", "start", "end", "events", "quarantined", "absent", "repeated", "astray")
-    found = [dict(zip(names, map(int, row), strict=True)) for row in rows]
-    absent = _absent(lake, topic, version) if sum(counts.pop("absent") for counts in found) else {}
+    blocks = [dict(zip(names, map(int, row), strict=True)) for row in rows]
+    absent = _absent(lake, topic, version) if sum(counts.pop("absent") for counts in blocks) else {}
     lost, hidden, unexplained = _explained(lake, topic, log, absent)
     return [
         Coverage(
@@ -186,7 +186,7 @@ def coverage(lake: Lake, topic: Topic, version: int | None = None) -> list[Cover
             lost=_in(counts["partition"], lost),
             in_transactions=_in(counts["partition"], hidden),
         )
-        for counts in found
+        for counts in blocks
     ]
 
 

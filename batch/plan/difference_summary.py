@@ -100,7 +100,7 @@ def _days(connection: DuckDBPyConnection, event_time: str, columns: Collection[s
 def _segments(
     connection: DuckDBPyConnection, table: Callable[[], object], columns: Sequence[str], types: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    found: dict[str, tuple[Any, float]] = {}
+    commonest: dict[str, tuple[Any, float]] = {}
     for column in columns:
         if types[column] not in ("VARCHAR", "BOOLEAN", "INTEGER", "BIGINT", "SMALLINT"):
             continue
@@ -110,15 +110,17 @@ def _segments(
             f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
         ).fetchone()
         if row is not None and row[1] >= _SHARE and row[2] <= _VALUES:
-            found[column] = row[0], row[1]
-    if not found:
+            commonest[column] = row[0], row[1]
+    if not commonest:
         return []
     connection.register("everything", table())
-    shares = ", ".join(f"coalesce(avg(CAST({DUCKDB.name(c)} IS NOT DISTINCT FROM ? AS INTEGER)), 0)" for c in found)
-    of_all = connection.execute(f"SELECT {shares} FROM everything", [value for value, _ in found.values()]).fetchone()
+    shares = ", ".join(f"coalesce(avg(CAST({DUCKDB.name(c)} IS NOT DISTINCT FROM ? AS INTEGER)), 0)" for c in commonest)
+    of_all = connection.execute(
+        f"SELECT {shares} FROM everything", [value for value, _ in commonest.values()]
+    ).fetchone()
     segments = [
         {"column": column, "value": to_plain_json(value), "share": share, "of_all": whole}
-        for (column, (value, share)), whole in zip(found.items(), of_all or (), strict=True)
+        for (column, (value, share)), whole in zip(commonest.items(), of_all or (), strict=True)
         if share >= whole + _AHEAD
     ]
     return sorted(segments, key=lambda segment: segment["of_all"] - segment["share"])

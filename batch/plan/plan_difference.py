@@ -27,11 +27,11 @@ def other_rows(platform: Platform, approved: Plan, made: Plan) -> dict[str, int]
             counts[name] = max(change.changed for change in both)
             continue
         target = PublishedTable.find(platform.spark, platform.lake, platform.registry, name)
-        one, other = (plans.rows(p, c, platform.spark) for p, c in zip((approved, made), both, strict=True))
-        sides = [(one, other)]
+        first, other = (plans.rows(p, c, platform.spark) for p, c in zip((approved, made), both, strict=True))
+        sides = [(first, other)]
         if not both[0].replaces:
-            gone = [rows_before(of_kinds(rows, ["delete"])) for rows in (one, other)]
-            sides = [(rows_after(one), rows_after(other)), (gone[0], gone[1])]
+            gone = [rows_before(of_kinds(rows, ["delete"])) for rows in (first, other)]
+            sides = [(rows_after(first), rows_after(other)), (gone[0], gone[1])]
         counts[name] = sum(count(target.difference(*rows)) for rows in sides)
     return {name: rows for name, rows in counts.items() if rows}
 

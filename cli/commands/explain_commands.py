@@ -80,14 +80,14 @@ def late(
     first = parse_time(since, "--since") if since else None
     registry = load()
     lake, declared = Lake(settings), registry.chosen([table])
-    declared = [found for found in declared if lake.exists(found.full_name)] or declared
+    declared = [listed for listed in declared if lake.exists(listed.full_name)] or declared
     documents = []
-    for found in declared:
-        records = late_records(Platform(_no_session, lake, registry), found, first)
+    for listed in declared:
+        records = late_records(Platform(_no_session, lake, registry), listed, first)
         if as_json:
-            documents.append({"table": found.full_name, "watermark": found.watermark, "records": records})
+            documents.append({"table": listed.full_name, "watermark": listed.watermark, "records": records})
         else:
-            _print_late(found, records)
+            _print_late(listed, records)
     if as_json:
         print_json(documents if table in registry.domains else documents[0])
 

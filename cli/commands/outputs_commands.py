@@ -156,15 +156,15 @@ def erase(
     lake, registry = Lake(Settings.from_environment()), load().require_sound()
     declared = {Place.declared(table, output): bool(output.reveal) for table, output in registry.outputs()}
     # The copy of a declared one goes on; a person can say of a receiver that it has removed what it was sent.
-    kept = {one for one, reveals in declared.items() if reveals or not gone}
-    chosen = [one for one in revealed_places(lake) if str(one) == place and one not in kept]
+    kept = {revealed for revealed, reveals in declared.items() if reveals or not gone}
+    chosen = [revealed for revealed in revealed_places(lake) if str(revealed) == place and revealed not in kept]
     if not chosen:
         hint = f"`{COMMAND} forget KIND ID --certificate` names such places."
         raise BadArgument(f"{place}: no output that is declared no more has revealed values there.", hint=hint)
-    for one in chosen:
+    for revealed in chosen:
         if not gone:
-            open_place(lake, one).erase()
-        note_revealed(lake, one, is_gone=True)
+            open_place(lake, revealed).erase()
+        note_revealed(lake, revealed, is_gone=True)
     out.print(f"{place}: nothing is there any more.", markup=False)
 
 

@@ -101,10 +101,10 @@ def keyed(lines: Iterable[bytes], path: Sequence[str], separator: str | None) ->
 
 def _field(value: bytes, path: Sequence[str]) -> bytes | None:
     try:
-        found = json.loads(value)
+        content = json.loads(value)
         for name in path:
-            found = found[name]
-        return None if found is None else (found if isinstance(found, str) else json.dumps(found)).encode()
+            content = content[name]
+        return None if content is None else (content if isinstance(content, str) else json.dumps(content)).encode()
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
 

@@ -25,11 +25,11 @@ def keys(context: typer.Context, as_json: Json = False) -> None:
 
     settings = Settings.from_environment()
     with closing(KeyStore(settings)) as store:
-        counts = {kind: found for kind, found in store.counts().items() if not kind.startswith("_")}
+        counts = {kind: count for kind, count in store.counts().items() if not kind.startswith("_")}
         accesses = [(from_epoch_ms(at), *line) for at, *line in store.accesses(ACCESSES)]
     if as_json:
         read = [dict(zip(("at", "who", "purpose", "persons"), line, strict=True)) for line in accesses]
-        print_json({"persons": {kind: found._asdict() for kind, found in counts.items()}, "accesses": read})
+        print_json({"persons": {kind: count._asdict() for kind, count in counts.items()}, "accesses": read})
         return
     numbers = ["with a key", "to be forgotten", "forgotten"]
     out.print(make_table("Persons", ["kind", *numbers], [(k, *c) for k, c in counts.items()], right=numbers))

@@ -151,17 +151,17 @@ def try_(
         session = open_session(settings, "try")
         try:
             frame = preview(session, Lake(settings), registry, declared)
-            found = frame.orderBy(*declared.primary_key).limit(rows).toArrow().to_pylist()
+            first_rows = frame.orderBy(*declared.primary_key).limit(rows).toArrow().to_pylist()
             columns = frame.columns
         finally:
             session.stop()
     if as_json:
-        print_json({"table": declared.full_name, "rows": found})
+        print_json({"table": declared.full_name, "rows": first_rows})
         return
-    cells = [[escape(harmless(shown(row[column]), keep="")) for column in columns] for row in found]
-    numbers = [c for c in columns if any(isinstance(row[c], int | float) for row in found)]
+    cells = [[escape(harmless(shown(row[column]), keep="")) for column in columns] for row in first_rows]
+    numbers = [c for c in columns if any(isinstance(row[c], int | float) for row in first_rows)]
     out.print(make_table(declared.full_name, columns, cells, right=numbers, whole=columns))
-    first = f"The first {rows} rows" if len(found) == rows else f"{len(found)} rows"
+    first = f"The first {rows} rows" if len(first_rows) == rows else f"{len(first_rows)} rows"
     out.print(f"[dim]{first}, computed just now; `{COMMAND} up` makes the table.[/]")
 
 

@@ -79,11 +79,11 @@ def topic(
     if not sample.is_file():
         raise BadArgument(f"--from={sample}: there is no such file.", hint="Expected one JSON record per line.")
     with sample.open(encoding="utf-8") as lines:
-        found = read_sample(lines, depth)
+        read = read_sample(lines, depth)
     columns = dedup_keys.split(",") if dedup_keys else None
     written, chosen = write_topic(
         name,
-        found,
+        read,
         domain=domain,
         event_time=event_time,
         dedup_keys=columns,
@@ -92,9 +92,9 @@ def topic(
         root=project().sources,
     )
     out.print(
-        make_table(f"{found.records:,} records", ["column", "type"], [(c, escape(t)) for c, t in found.schema.items()])
+        make_table(f"{read.records:,} records", ["column", "type"], [(c, escape(t)) for c, t in read.schema.items()])
     )
-    for note in found.notes:
+    for note in read.notes:
         out.print(f"[yellow]![/] {escape(note)}", soft_wrap=True)
     for what, value, others in chosen:
         more = f"  [dim]or {escape('; '.join(others))}: --{what.replace('_', '-')}[/]" if others else ""
@@ -132,11 +132,11 @@ def capture(
     """
     from twofold.cli.writing.capture_scaffold import write_captures
 
-    for one in write_captures(Settings.from_environment(), tables, domain=domain, root=project().sources):
-        place = f"tables/{domain}/{one.name}"
-        out.print(f"Wrote {place}_changes.py and {place}.py: {len(one.columns)} columns.", soft_wrap=True)
-        for name, kind in one.left_out.items():
-            out.print(f"[yellow]![/] {escape(f'{one.table}: {name} ({kind}) is left out.')}", soft_wrap=True)
+    for captured in write_captures(Settings.from_environment(), tables, domain=domain, root=project().sources):
+        place = f"tables/{domain}/{captured.name}"
+        out.print(f"Wrote {place}_changes.py and {place}.py: {len(captured.columns)} columns.", soft_wrap=True)
+        for name, kind in captured.left_out.items():
+            out.print(f"[yellow]![/] {escape(f'{captured.table}: {name} ({kind}) is left out.')}", soft_wrap=True)
     out.print(f"[dim]Next:[/] {COMMAND} check; {COMMAND} up captures them.")
 
 

@@ -62,15 +62,18 @@ def with_work(document: object) -> set[str]:
 
 def lines_of(reports: Collection[TableReport]) -> Iterator[str]:
     """Yields lines for people about the work on a table."""
-    for one in reports:
-        yield f"{one.cause}: {one.touched:,} input rows were late or changed; {one.scopes:,} groups of rows recomputed."
-        if one.changed:
+    for report in reports:
+        yield (
+            f"{report.cause}: {report.touched:,} input rows were late or changed; {report.scopes:,} groups of rows "
+            "recomputed."
+        )
+        if report.changed:
             yield (
-                f"{one.changed:,} rows changed (+{one.inserted:,} -{one.deleted:,} ~{one.updated:,}), "
-                f"version {one.version_before} to {one.version_after}, run {one.run}."
+                f"{report.changed:,} rows changed (+{report.inserted:,} -{report.deleted:,} ~{report.updated:,}), "
+                f"version {report.version_before} to {report.version_after}, run {report.run}."
             )
-            yield from one.corrected
-        if one.pending:
-            yield f"{one.pending:,} groups have rows that are still open; they are looked at again once these close."
-    if not any(one.changed or one.unexplained for one in reports):
+            yield from report.corrected
+        if report.pending:
+            yield f"{report.pending:,} groups have rows that are still open; they are looked at again once these close."
+    if not any(report.changed or report.unexplained for report in reports):
         yield "Everything was right: nothing had to be corrected."

@@ -279,13 +279,13 @@ def _lines_by_day(lines: Iterator[str], columns: tuple[str, ...], days: Iterable
         )
     first = columns.index("year")
     by_date = {(str(day.year), str(day.month), str(day.day)): day for day in days}
-    found: dict[date, list[str]] = defaultdict(list)
+    of_days: dict[date, list[str]] = defaultdict(list)
     for line in lines:
         year, month, day_of_month = line.split(",", first + 3)[first : first + 3]
         day = by_date.get((year, month, day_of_month))
         if day is not None:
-            found[day].append(line)
-    return found
+            of_days[day].append(line)
+    return of_days
 
 
 def _days(start: date, end: date) -> Iterable[date]:

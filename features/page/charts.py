@@ -77,27 +77,27 @@ def lines(title: str, head: str, labels: Sequence[str], series: Sequence[Series]
     Args:
         head: what the labels are, for the table of numbers.
     """
-    known = [value for one in series for value in one.values if value is not None]
+    known = [value for line in series for value in line.values if value is not None]
     top = _top(max(known, default=0), least=0.0)
     parts = _scale(top)
     step = (100 - LEFT) / max(len(labels), 1)
-    for one in series:
+    for line in series:
         path, drawn = [], False
-        for n, value in enumerate(one.values):
+        for n, value in enumerate(line.values):
             if value is None:
                 drawn = False
                 continue
             x, y = LEFT + step * n, HEIGHT - FOOT - value / top * (HEIGHT - FOOT - HEAD)
             path.append(f"{f'V{y:.1f}' if drawn else f'M{x:.2f} {y:.1f}'}H{x + step:.2f}")
             drawn = True
-        parts.append(LINE.format(height=HEIGHT, path="".join(path), colour=one.colour))
+        parts.append(LINE.format(height=HEIGHT, path="".join(path), colour=line.colour))
     every = math.ceil(len(labels) / 6)
     for n in range(0, len(labels), every):
         parts.append(text_at(LEFT + step * n, HEIGHT - 10, labels[n], "start" if n % (2 * every) == 0 else "start w"))
-    rows = [[label, *(one.values[n] for one in series)] for n, label in enumerate(labels)]
+    rows = [[label, *(line.values[n] for line in series)] for n, label in enumerate(labels)]
     rows = [row for row in rows if any(value is not None for value in row[1:])]
-    key = key_of([Series(one.name, f"{one.colour}k", []) for one in series]) if len(series) > 1 else Markup()
-    return figure(title, parts, key, [head, *(one.name for one in series)], rows)
+    key = key_of([Series(line.name, f"{line.colour}k", []) for line in series]) if len(series) > 1 else Markup()
+    return figure(title, parts, key, [head, *(line.name for line in series)], rows)
 
 
 def classes(title: str, head: str, counts: Sequence[tuple[str, int]], rules: Sequence[tuple[float, str]]) -> Markup:
@@ -127,7 +127,7 @@ def classes(title: str, head: str, counts: Sequence[tuple[str, int]], rules: Seq
         x, y = LEFT + step * at, 12 + 15 * (n % 3)
         parts.append(RULE.format(x=x, y=HEIGHT - FOOT))
         parts.append(text_at(x + 0.6 if x < 70 else x - 0.6, y, name, "b" if x < 70 else "b end"))
-    return figure(title, parts, Markup(), [head, "records"], [list(one) for one in counts if one[1]])
+    return figure(title, parts, Markup(), [head, "records"], [list(counted) for counted in counts if counted[1]])
 
 
 def curve(title: str, head: str, labels: Sequence[str], values: Series, *, saved: str, say: str) -> Markup:
@@ -170,7 +170,7 @@ def figure(
     drawn = Markup().join(parts)
     role = "group" if "<a " in drawn else "img"  # who hears a page finds no link in an image
     svg = _SVG.format(height, role, f"{title}; the numbers are in the table below.", drawn)
-    head = Markup().join(Markup('<th scope="col">{}</th>').format(one) for one in heads)
+    head = Markup().join(Markup('<th scope="col">{}</th>').format(name) for name in heads)
     cells = [
         (shown(row[0]), Markup().join(Markup("<td>{}</td>").format(shown(value)) for value in row[1:])) for row in rows
     ]

@@ -157,9 +157,9 @@ def parser_traceback(settings: Settings, most: int = 3) -> list[str]:
             tail = file.read().decode(errors="replace")
     except FileNotFoundError:
         return []
-    _, found, newest = tail.rpartition("Traceback (most recent call last):")
+    _, separator, newest = tail.rpartition("Traceback (most recent call last):")
     lines = itertools.takewhile(lambda line: not _LOGGED.match(line), newest.splitlines()[1:])
-    return [line for line in lines if line.strip()][-most:] if found else []
+    return [line for line in lines if line.strip()][-most:] if separator else []
 
 
 def directory(settings: Settings) -> Path:

@@ -285,10 +285,10 @@ def require_whole(settings: Settings, capture: Capture) -> None:
         CaptureFailed: as `require_table` and `require_no_gap`; or the catalog differs from that before the snapshot.
         ConnectUnreachable, DatabaseUnreachable: retryable.
     """
-    found = table_today(settings, capture.table, capture.name)
-    today = _require_fit(capture, found)
+    of_catalog = table_today(settings, capture.table, capture.name)
+    today = _require_fit(capture, of_catalog)
     require_no_gap(settings, capture)
-    noted = found[1] if found else None
+    noted = of_catalog[1] if of_catalog else None
     lost = lost_since(settings, capture, noted, today)
     if lost or noted is None:
         raise CaptureFailed(f"{lost}.", hint=f"{again(capture.topic)}.", topic=capture.topic)

@@ -106,8 +106,10 @@ def reaper_commands(settings: Settings) -> Iterator[ReaperCommand]:
 
 def earlier_versions(settings: Settings) -> dict[str, str]:
     """Maps the programs whose last definition is of another version of Twofold, for its code, to that version."""
-    found = {command.tag.partition("#")[2]: command.environment.get(_VERSION) for command in reaper_commands(settings)}
-    return {name: ran for name, ran in found.items() if ran not in (None, version())}
+    versions = {
+        command.tag.partition("#")[2]: command.environment.get(_VERSION) for command in reaper_commands(settings)
+    }
+    return {name: ran for name, ran in versions.items() if ran not in (None, version())}
 
 
 @contextmanager

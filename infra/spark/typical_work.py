@@ -28,8 +28,8 @@ def warm_up(spark: SparkSession, scratch: Path) -> None:
         for number in range(_ROUNDS):
             tune_for_batch_size(spark, few=number > 0)
             merge(by_minute(rows), scratch / "by_minute")
-            found = spark.read.format("delta").load(str(scratch / "by_minute"))
-            found.join(rows, "k", "left_semi").where("rows > 0").toArrow()
+            minutes = spark.read.format("delta").load(str(scratch / "by_minute"))
+            minutes.join(rows, "k", "left_semi").where("rows > 0").toArrow()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

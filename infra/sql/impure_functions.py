@@ -47,9 +47,9 @@ def is_impure(function: str, arguments: Sized) -> bool:
 
 def find_impure(sql: str) -> str | None:
     """Returns the first impure function that SQL calls, or None; literals, quoted names and comments are ignored."""
-    return next((found["impure"].lower() for found in _PART.finditer(sql) if found["impure"]), None)
+    return next((part["impure"].lower() for part in _PART.finditer(sql) if part["impure"]), None)
 
 
 def find_undecided(sql: str) -> str | None:
     """Returns the first part of a condition that its row does not decide: clock, chance, place, other rows; or None."""
-    return next((found[found.lastgroup].lower() for found in _PART.finditer(sql) if found.lastgroup), None)
+    return next((part[part.lastgroup].lower() for part in _PART.finditer(sql) if part.lastgroup), None)

@@ -46,7 +46,7 @@ def forbids_frames(address: str, headers: Sequence[tuple[str, str]]) -> str:
         if not any(_allows(source, address) for source in sources):
             return f"{POLICY}: frame-ancestors {' '.join(sources)}".rstrip()
     options = [value for name, value in headers if name.lower() == OPTIONS.lower()]
-    known = {one.strip().lower() for one in ",".join(options).split(",")} & {"deny", "sameorigin", "allowall"}
+    known = {option.strip().lower() for option in ",".join(options).split(",")} & {"deny", "sameorigin", "allowall"}
     return f"{OPTIONS}: {', '.join(options)}" if not ancestors and (known == {"deny"} or len(known) > 1) else ""
 
 

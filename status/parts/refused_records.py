@@ -46,12 +46,12 @@ def refused_in(rows: pa.Table, rules: Sequence[str]) -> dict[str, Refused]:
     broken = pa.table({"reason": reasons, "row": pc.list_parent_indices(rows["reasons"])})
     refused = {}
     by_reason = broken.group_by(["reason", "row"]).aggregate([]).group_by("reason")
-    for one in by_reason.aggregate([("row", "count"), ("row", "max")]).to_pylist():
-        [example] = rows.slice(one["row_max"], 1).to_pylist()
-        reason = one["reason"]
+    for group in by_reason.aggregate([("row", "count"), ("row", "max")]).to_pylist():
+        [example] = rows.slice(group["row_max"], 1).to_pylist()
+        reason = group["reason"]
         refused[reason] = Refused(
             reason=reason,
-            records=one["row_count"],
+            records=group["row_count"],
             partition=example[PARTITION],
             offset=example[OFFSET],
             text=reason if reason in rules else next(text for text in example["reasons"] if text not in rules),

@@ -176,7 +176,7 @@ class CatchUp:
 
     def _left(self, some: Mapping[str, T]) -> list[tuple[str, T]]:
         """Filters topics to those that did not fail."""
-        return [(topic, one) for topic, one in some.items() if topic in self.topics]
+        return [(topic, plan) for topic, plan in some.items() if topic in self.topics]
 
     def _take(self, source: Source, chunk: RangesOf) -> None:
         for topic, ranges in self._left(chunk):

@@ -86,7 +86,7 @@ class Backlog:
                 inputs = self._registry.upstream(source)
                 read = self._read_to.get(source.full_name)
                 read = read or Checkpoint.of_table(self._lake.settings, source).next_versions() or [0] * len(inputs)
-                waiting = sum(self.rows(one.full_name, start) for one, start in zip(inputs, read, strict=True))
+                waiting = sum(self.rows(topic.full_name, start) for topic, start in zip(inputs, read, strict=True))
                 longest = max(longest, waiting, self.before_streams(source))
         return longest
 

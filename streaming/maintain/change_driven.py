@@ -146,9 +146,9 @@ class ChangeDrivenStream(TableStream):
 
     def _as_one(self, scopes: list[Scope], rows_in: int) -> list[Scope]:
         """Merges the scopes into one if most of the rows within them have changed."""
-        one = hull(scopes)
-        near = self._refresher.input_rows([one]) if one else None
-        return [one] if one and near is not None and rows_in * _MOST >= near else scopes
+        scope = hull(scopes)
+        near = self._refresher.input_rows([scope]) if scope else None
+        return [scope] if scope and near is not None and rows_in * _MOST >= near else scopes
 
     def _changes(self, starts: list[int], ends: list[int]) -> Iterator[tuple[Topic | Table, pa.Table]]:
         """Yields for each input its changed rows, old values and new, with event time and the columns of the scope."""

@@ -177,7 +177,7 @@ def _surely_read(lake: Lake, name: str, version: int) -> int:
 
 def _known_versions(lake: Lake, table: Table, sources: Sequence[Topic | Table]) -> list[list[int]]:
     """Lists the input versions at which the last stream's micro-batches ended, by the table's commits, oldest first."""
-    found: list[list[int]] = []
+    ended_at: list[list[int]] = []
     for version in range(lake.version(table.full_name), -1, -1):
         try:
             [commit] = lake.commits(table.full_name, version - 1, version)
@@ -185,9 +185,9 @@ def _known_versions(lake: Lake, table: Table, sources: Sequence[Topic | Table]) 
             break
         if "versions" in commit.info:
             versions = [int(commit.info["versions"].get(source.full_name, 0)) for source in sources]
-            if any(versions) and (not found or _is_before(versions, found[-1])):
-                found.append(versions)
-    return found[::-1]
+            if any(versions) and (not ended_at or _is_before(versions, ended_at[-1])):
+                ended_at.append(versions)
+    return ended_at[::-1]
 
 
 def _is_readable(lake: Lake, sources: Sequence[Topic | Table], versions: Sequence[int]) -> bool:

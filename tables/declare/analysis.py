@@ -193,7 +193,9 @@ def wrong_types(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
     for field in schema.fields:
         if (kind := next(_unstored(field.dataType), None)) is not None:
             name = kind.simpleString()
-            conversion = next((one for sign, one in _CONVERSIONS.items() if sign in name), '.cast("string")')
+            conversion = next(
+                (conversion_of for sign, conversion_of in _CONVERSIONS.items() if sign in name), '.cast("string")'
+            )
             yield _mistake(table, UNSTORED, column=field.name, type=name, conversion=conversion)
     yield from _collated(table, schema)
     yield from _wrong_times(table, schema)
@@ -316,8 +318,8 @@ def open_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
     try:
         impure_function(table.derive, table.inputs)
     except BadDeclaration:
-        if found := _OPEN.search(_plan(rows)):
-            return _mistake(table, OPEN_PART, function=next(filter(None, found.groups())), reason="the whole function")
+        if call := _OPEN.search(_plan(rows)):
+            return _mistake(table, OPEN_PART, function=next(filter(None, call.groups())), reason="the whole function")
     return None
 
 

@@ -182,9 +182,11 @@ def _missing(inferred: Mapping[str, Any], inference: Inference) -> Iterator[BadD
 def plan_mistakes(derive: Callable[..., object], inference: Inference, *, on_stream: bool) -> list[BadDeclaration]:
     """Returns the mistakes that the plan of a function shows: those that only a stream cannot run, or all others."""
     return [
-        (Unproved if one.runs and not on_stream else BadDeclaration)(f"{derive.__name__} {one.message}", hint=one.hint)
-        for one in inference.mistakes
-        if one.only_on_stream == on_stream
+        (Unproved if mistake.runs and not on_stream else BadDeclaration)(
+            f"{derive.__name__} {mistake.message}", hint=mistake.hint
+        )
+        for mistake in inference.mistakes
+        if mistake.only_on_stream == on_stream
     ]
 
 
@@ -351,7 +353,7 @@ class _Inferring:
     def _name_of(self, value: Expr) -> str | None:
         if not is_time_window(value):
             return self.root.name_of(value)
-        groups = [one for one in relations(self.root) if isinstance(one, Group) and value in one.shown]
+        groups = [group for group in relations(self.root) if isinstance(group, Group) and value in group.shown]
         return window_start(self.root, groups[0], value) if groups and isinstance(value, Call) else None
 
     def _why_no_key(self, found: Sequence[Sequence[Expr]]) -> str:
@@ -387,8 +389,8 @@ class _Inferring:
         dated = times.parameters.get("event_time")
         by_time = None if dated and isinstance(self.root.value([dated]), Column) else dated
         key = self.draft.given.get("primary_key", self.parameters.get("primary_key", ()))
-        found = [self.root.name_of(*values) for values in scope_values(self.root)]
-        of_several = [name for name in found if name in key or not key or not isinstance(self.made_by, Union)]
+        columns = [self.root.name_of(*values) for values in scope_values(self.root)]
+        of_several = [name for name in columns if name in key or not key or not isinstance(self.made_by, Union)]
         proved = ([name for name in dict.fromkeys(names) if name in scopes and name != by_time]
                   for names in (of_several, key))  # fmt: skip
         self.parameters["recompute_by"] = next((names for names in proved if names), [])

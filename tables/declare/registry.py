@@ -343,7 +343,7 @@ def _completed(
                 sources: dict[str, Topic | Table] = {n: topics.get(full) or tables[full] for n, full in read.items()}
                 seen = {name: columns[full] for name, full in read.items()}
                 if "lineage_columns" in file.draft.given:
-                    seen |= {n: [*one.columns, RECORD] for n, one in sources.items() if isinstance(one, Topic)}
+                    seen |= {n: [*source.columns, RECORD] for n, source in sources.items() if isinstance(source, Topic)}
                 inference = kept(file, sources, seen)
                 with together_with(plan_mistakes(file.draft.derive, inference, on_stream=False)):
                     table = _table(file, seen, inference)

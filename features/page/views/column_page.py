@@ -51,7 +51,7 @@ def column_page(platform: PlatformStatus, links: Links, table: str, name: str) -
         sources=lineage.sources(place),
         readers=lineage.readers(place),
         untraced=entry.untraced.get(name, ""),
-        decided_by={what: [Place.parse(one) for one in of] for what, of in entry.influences.items()},
+        decided_by={what: [Place.parse(source) for source in of] for what, of in entry.influences.items()},
         decides=lineage.decides.get(place, {}),
         drawing=_drawing(platform, links, place, around) if 1 < len(around) <= MOST_DRAWN else None,
     )

@@ -30,12 +30,14 @@ class ProtobufColumns(ColumnBuilder):
     def _field(self, messages: list[Any], field: Any, kind: FieldType, records: Numbers, path: str) -> pa.Array:
         name, get = field.name, attrgetter(field.name)
         if field.has_presence:
-            values = [None if one is None or not one.HasField(name) else get(one) for one in messages]
+            values = [None if message is None or not message.HasField(name) else get(message) for message in messages]
             if not kind.nullable and None in values:
-                missing = [value is None and one is not None for value, one in zip(values, messages, strict=True)]
+                missing = [
+                    value is None and message is not None for value, message in zip(values, messages, strict=True)
+                ]
                 self._refuse(missing, records, "Object is missing the required field", path)
         else:
-            values = [None if one is None else get(one) for one in messages]
+            values = [None if message is None else get(message) for message in messages]
         if is_map(field):
             item, inner = field.message_type.fields_by_name["value"], kind.element or kind
             return self.maps(kind, values, records, lambda items, of: self._values(items, item, inner, of, f"{path}[]"))

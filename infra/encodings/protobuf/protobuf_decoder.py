@@ -111,12 +111,12 @@ def _struct_fields(field: Any, kind: FieldType) -> FieldType | None:
 
 def _unnamed_paths(writer: Message, reader: Message, kind: FieldType, path: str = "") -> Any:
     types = dict(kind.fields)
-    for one in writer.fields:
-        own = reader.fields_by_number.get(one.number)
+    for field in writer.fields:
+        own = reader.fields_by_number.get(field.number)
         if own is None or own.name not in types:
-            yield f"{path}{one.name}"
+            yield f"{path}{field.name}"
         elif (inner := _struct_fields(own, types[own.name])) is not None:
-            yield from _unnamed_paths(one.message_type, own.message_type, inner, f"{path}{one.name}.")
+            yield from _unnamed_paths(field.message_type, own.message_type, inner, f"{path}{field.name}.")
 
 
 def _unnamed(message: Any, writer: Message, reader: Message, kind: FieldType) -> Any:
