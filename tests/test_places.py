@@ -92,9 +92,9 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 17_700,
+    "infra": 17_750,
     "quality": 1_550,
-    "tables": 13_800,
+    "tables": 13_850,
     "streaming": 3_600,
     "outputs": 3_150,
     "batch": 8_600,

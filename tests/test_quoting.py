@@ -45,7 +45,7 @@ READS_OTHER_TEXT = {
     "infra/capture/catalog_changes.py": "a size in the name of a type",
     "infra/capture/debezium_connector.py": "nothing: it escapes names for Debezium's own patterns",
     "infra/delta/logged_commit.py": "names of files of a Delta log",
-    "infra/duration.py": "durations",
+    "infra/sql/interval_text.py": "durations",
     "infra/extras.py": "requirements of a package",
     "infra/encodings/column_types.py": "types of columns of a declaration",
     "infra/encodings/json/json_fields.py": "bytes of JSON",

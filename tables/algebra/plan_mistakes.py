@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 
-from twofold.infra.errors import nearest
 from twofold.infra.sql.impure_functions import is_impure
 from twofold.tables.algebra.dependencies import read_twice, through_unions
 from twofold.tables.algebra.keys import is_time_window
@@ -360,7 +360,8 @@ NO_SUCH_COLUMN = Refusal(
 def _no_such_column(one: Relation, _: Identities) -> Iterator[Mapping[str, str]]:
     for part in _parts(one):
         if isinstance(part, Missing):
-            hint = nearest(part.name.split(".")[-1], part.columns, f"There are {', '.join(part.columns)}.")
+            near = get_close_matches(part.name.split(".")[-1], part.columns, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(part.columns)}."
             yield {"column": part.name, "near_names": hint}
 
 

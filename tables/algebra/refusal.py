@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from twofold.infra import DOCS
-from twofold.infra.errors import BadDeclaration, Unproved
-
 
 class Subject(StrEnum):
     """The headings of the page, in its order."""
@@ -33,12 +30,14 @@ class PlanMistake:
     """One mistake of a function.
 
     Attributes:
+        refusal: the name of the refusal whose section says more; empty: its error says all.
         only_on_stream: it is one only if a stream keeps open rows in its state.
         runs: the function runs all the same, and may give one result.
     """
 
     message: str
     hint: str
+    refusal: str = ""
     only_on_stream: bool = False
     runs: bool = True
 
@@ -64,16 +63,14 @@ class Refusal:
 
     def mistake(self, **details: object) -> PlanMistake:
         """Returns the mistake of a function, as its error says it."""
-        more = "" if self.subject is Subject.NAMES else f" More: {DOCS}/reference/refusals.md#{self.name}"
-        message = f"{self.shape}: {self.why}.".format(**details)
-        runs = self.subject is not Subject.NAMES
-        return PlanMistake(message, self.instead.format(**details) + more, self.subject is Subject.STREAM, runs)
-
-    def error(self, **details: object) -> BadDeclaration:
-        """Returns the error of a declaration."""
-        mistake = self.mistake(**details)
-        kind = Unproved if self.runs else BadDeclaration
-        return kind(mistake.message, hint=mistake.hint)
+        is_name = self.subject is Subject.NAMES
+        return PlanMistake(
+            message=f"{self.shape}: {self.why}.".format(**details),
+            hint=self.instead.format(**details),
+            refusal="" if is_name else self.name,
+            only_on_stream=self.subject is Subject.STREAM,
+            runs=not is_name,
+        )
 
     def found_by(self, find: Find) -> Find:
         """Makes a function the rule that finds it."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from twofold.infra.duration import parse_duration
-from twofold.infra.errors import BadDeclaration
+from twofold.infra.sql.interval_text import milliseconds_of
 from twofold.tables.algebra.dependencies import either, is_of, several
 from twofold.tables.algebra.relations import (
     Aggregate,
@@ -188,12 +187,8 @@ def _shift(value: Expr) -> Shift | None:
     """Parses a column, or a column plus a fixed duration; None for other expressions."""
     match value:
         case Call(function="+" | "-", arguments=(time, Literal() as length)):
-            try:
-                ms = parse_duration(length.text, "interval")
-            except BadDeclaration:
-                return None
-            before = _shift(time)
-            if before is None:
+            ms, before = milliseconds_of(length.text), _shift(time)
+            if ms is None or before is None:
                 return None
             return Shift(before.of, before.ms + (ms if value.function == "+" else -ms), length.text)
         case Column() | Call(function="coalesce"):

@@ -17,8 +17,7 @@ from typing import Any
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.duration import parse_duration
 from twofold.infra.errors import BadDeclaration, Unproved
-from twofold.infra.spark.lazy_frames import AsksForRows
-from twofold.tables.algebra import spark_functions
+from twofold.tables.algebra import algebra_errors
 from twofold.tables.algebra.dependencies import (
     by_source,
     copied,
@@ -33,7 +32,6 @@ from twofold.tables.algebra.dependencies import (
 )
 from twofold.tables.algebra.expression_sql import sql_of
 from twofold.tables.algebra.keys import determined, is_time_window, keys, missing_of_key
-from twofold.tables.algebra.mistake_list import require_none
 from twofold.tables.algebra.plan_mistakes import ASKS_FOR_ROWS, find_mistakes
 from twofold.tables.algebra.reading.connect_plan import read_function
 from twofold.tables.algebra.reading.expression_text import fault_of
@@ -58,6 +56,8 @@ from twofold.tables.algebra.relations import Source as Input
 from twofold.tables.algebra.times import TimeFacts, times_of, window_start
 from twofold.tables.algebra.value_kinds import is_exact, kind_of
 from twofold.tables.declare.declaration_files import DeclarationFile
+from twofold.tables.declare.refusals.declaration_refusal import error_of
+from twofold.tables.declare.refusals.mistake_list import require_none
 from twofold.tables.declare.refusals.refused_keys import (
     KEY_OF_ONE_ROW,
     MISSING,
@@ -70,7 +70,7 @@ from twofold.tables.declare.refusals.refused_times import NEAR, OTHER_TIME
 from twofold.tables.declare.table import NAMING, Draft, Table
 from twofold.tables.declare.topic import Topic
 
-_ALGEBRA = Path(spark_functions.__file__).parent
+_ALGEBRA = Path(algebra_errors.__file__).parent
 INFERRED = ("primary_key", "recompute_by", "scope_columns", "event_time", "depends_within", "closes_at", "ends_at")
 """The parameters that can be left to the function."""
 UNREAD = "what only Spark can read"
@@ -183,7 +183,7 @@ def _missing(inferred: Mapping[str, Any], inference: Inference) -> Iterator[BadD
 def plan_mistakes(derive: Callable[..., object], inference: Inference, *, on_stream: bool) -> list[BadDeclaration]:
     """Returns the mistakes that the plan of a function shows: those that only a stream cannot run, or all others."""
     return [
-        (Unproved if one.runs and not on_stream else BadDeclaration)(f"{derive.__name__} {one.message}", hint=one.hint)
+        error_of(one, f"{derive.__name__} ", Unproved if one.runs and not on_stream else BadDeclaration)
         for one in inference.mistakes
         if one.only_on_stream == on_stream
     ]
@@ -198,11 +198,11 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
     """
     try:
         root = read_function(draft.derive, columns, {name: _kinds(source) for name, source in sources.items()})
-    except BadDeclaration as fault:
+    except algebra_errors.Unreadable as fault:
         # A function that cannot be read may make a row of several.
-        unread = Inference(reasons=dict.fromkeys(("primary_key", "recompute_by"), fault.message), several=UNREAD)
-        if isinstance(asked := fault.__cause__, AsksForRows):
-            return replace(unread, mistakes=[replace(ASKS_FOR_ROWS.mistake(function=asked.method), runs=False)])
+        unread = Inference(reasons=dict.fromkeys(("primary_key", "recompute_by"), str(fault)), several=UNREAD)
+        if fault.asks:
+            return replace(unread, mistakes=[replace(ASKS_FOR_ROWS.mistake(function=fault.asks), runs=False)])
         return unread
     return _Inferring(draft, root, sources).infer()
 

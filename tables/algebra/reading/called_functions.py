@@ -18,7 +18,7 @@ def impure_function(function: Callable[..., Any], inputs: tuple[str, ...]) -> st
         inputs: the parameters of the function.
 
     Raises:
-        BadDeclaration: the plan cannot be had without data, and why.
+        Unreadable: the plan cannot be had without data, and why.
     """
     return next(filter(None, map(_impure, messages(plan_of(function, inputs)))), None)
 

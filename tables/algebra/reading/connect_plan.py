@@ -57,7 +57,7 @@ def read_function(
         kinds: the same -> column -> its type, where that is known.
 
     Raises:
-        BadDeclaration: the plan cannot be had without data, and why.
+        Unreadable: the plan cannot be had without data, and why.
     """
 
     def read(plan: Any) -> Relation:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from twofold.infra.errors import BadDeclaration
 from twofold.infra.spark.lazy_frames import AsksForRows, method_called
+from twofold.tables.algebra.algebra_errors import Unreadable
 from twofold.tables.algebra.plan_mistakes import ASKS_FOR_ROWS
 
 _analysing: ContextVar[bool] = ContextVar("analysing", default=False)
@@ -81,7 +81,7 @@ def plan_of(
         schema_of: the columns of a plan, which the function may ask for.
 
     Raises:
-        BadDeclaration: the plan cannot be had without data, and why; caused by `AsksForRows` if it asks for them.
+        Unreadable: the plan cannot be had without data, and why.
     """
     try:
         with _by_client():
@@ -92,12 +92,12 @@ def plan_of(
             rows = function(**{name: DataFrame(Read(name), session) for name in inputs})
             return rows._plan.plan(session)
     except AsksForRows as error:
-        raise ASKS_FOR_ROWS.error(function=error.method) from error
+        raise Unreadable(ASKS_FOR_ROWS.mistake(function=error.method).message, error.method) from error
     except Exception as error:
         said = f"{type(error).__name__}: {str(error)[:80]}"
         if isinstance(error, AttributeError) and "_Session" in said:
             said = "it asks Spark's session for more than a query"
-        raise BadDeclaration(f"{function.__name__} cannot be read without running Spark ({said})") from error
+        raise Unreadable(f"{function.__name__} cannot be read without running Spark ({said})") from error
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pytest
 from tests.tables.declared import a_table
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.spark.lazy_frames import AsksForRows, only_lazily
+from twofold.tables.algebra.algebra_errors import Unreadable
 from twofold.tables.algebra.reading.function_plan import plan_of
 from twofold.tables.declare.analysis import rows_of
 
@@ -56,5 +57,5 @@ def test_a_plan_names_what_was_called_also_where_frames_are_refused() -> None:
     session: Any = object()
     with only_lazily([DataFrame(Read("readings"), session)]):
         pass
-    with pytest.raises(BadDeclaration, match=r"asks Spark by first\(\)"):
+    with pytest.raises(Unreadable, match=r"asks Spark by first\(\)"):
         plan_of(lambda readings: readings.first(), ["readings"])

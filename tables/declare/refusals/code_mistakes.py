@@ -12,7 +12,8 @@ from types import ModuleType
 
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.project.project import project
-from twofold.tables.algebra.refusal import Refusal, Subject
+from twofold.tables.algebra.refusal import Subject
+from twofold.tables.declare.refusals.declaration_refusal import DeclarationRefusal
 
 _CLOCK = "Take times from the events: the batch computes the same rows again years later."
 _CHANCE = "Leave chance out, or derive it from the key with F.hash."
@@ -50,12 +51,12 @@ tantivy.Filter tantivy.TextAnalyzerBuilder tantivy.Tokenizer unicodedata urllib.
 """
 PURE = frozenset(_COMPUTING.split())
 """What is accepted, but for what is refused of it; and the functions that Python has without an import."""
-_DECLARE = Path(__file__).parent.parent / "declare"
+_DECLARE = Path(__file__).parent.parent
 """Where `find_matches` takes the module of a function to send it to other processes."""
 _ALIASES = {"posix": "os", "nt": "os", "posixpath": "os.path", "ntpath": "os.path"}
 
 
-IMPURE_CALL = Refusal(
+IMPURE_CALL = DeclarationRefusal(
     name="impure-call-in-a-file",
     subject=Subject.CLOCK,
     shape="uses {calls}",
@@ -63,7 +64,7 @@ IMPURE_CALL = Refusal(
     instead="{advice}",
     runs=True,
 )
-UNKNOWN_CALL = Refusal(
+UNKNOWN_CALL = DeclarationRefusal(
     name="call-that-is-not-known-to-be-pure",
     subject=Subject.CLOCK,
     shape="uses {calls}",
