@@ -19,7 +19,7 @@ from tests import ROOT
 from twofold.analysts.ledger_columns import LEDGERS
 from twofold.infra.project.project import VARIABLE
 from twofold.infra.project.settings import PREFIX, SECRETS, Settings
-from twofold.tables.algebra.refusal import Refusal
+from twofold_algebra.refusal import Refusal
 
 DOCS = ROOT / "docs"
 GENERATED = "Generated from the code by `.venv/bin/python -m docs.generate`; a test holds it current.\n\n"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.sql.interval_text import PART as _PART
-from twofold.infra.sql.interval_text import UNITS_MS as _UNITS_MS
+from twofold_algebra.sql.interval_text import PART as _PART
+from twofold_algebra.sql.interval_text import UNITS_MS as _UNITS_MS
 
 
 def parse_duration(text: str, what: str) -> int:

@@ -13,7 +13,7 @@ from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.sql.names import DATAFUSION
+from twofold_algebra.sql.names import DATAFUSION
 
 REFUSED = "ledger.refused"
 SCHEMA = pa.schema(

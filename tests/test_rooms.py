@@ -16,6 +16,7 @@ import pytest
 from tests import ROOT
 
 MAY_IMPORT = {
+    "twofold_algebra": set(),
     "infra": set(),
     "quality": {"infra"},
     "tables": {"infra", "quality"},
@@ -45,7 +46,9 @@ MAY_IMPORT = {
     },
 }
 ORDER = (
-    ("infra/sql",),
+    ("twofold_algebra/sql",),
+    ("twofold_algebra",),
+    ("twofold_algebra/reading",),
     ("infra",),
     ("infra/project",),
     ("infra/rows", "infra/process", "infra/text"),
@@ -57,8 +60,6 @@ ORDER = (
     ("infra/capture", "infra/delta", "infra/webhooks"),
     ("infra/keys",),
     ("quality",),
-    ("tables/algebra",),
-    ("tables/algebra/reading",),
     ("tables/declare/refusals", "tables/declare/outputs"),
     ("tables/declare",),
     ("tables/declare/functions", "tables/declare/sources"),
@@ -87,7 +88,9 @@ ORDER = (
     ("cli/commands",),
     ("cli/demo",),
 )
-"""The folders of the rooms, lowest first: one imports only those before it, and none of the same line."""
+"""The folders of packages and rooms, lowest first: one imports only those before it, and none of the same line."""
+PACKAGES = {room for room in MAY_IMPORT if room.startswith("twofold_")}
+"""All rooms may import them, and they no room."""
 RANK = {folder: number for number, folders in enumerate(ORDER) for folder in folders}
 HEAVY = {"pyspark", "delta", "airflow", "pandas"}
 MADE = {"__pycache__", "__marimo__", "metastore_db", "spark-warehouse"}
@@ -105,9 +108,20 @@ def imports_of(source: str) -> Iterator[tuple[str, int]]:
             yield ("." * node.level + (node.module or "").removeprefix("twofold."), node.lineno)
 
 
+def place_of(room: str) -> Path:
+    """The folder of a room or a package."""
+    return (ROOT / "src" if room in PACKAGES else ROOT) / room
+
+
+def path_of(file: Path) -> Path:
+    """The path of a file as its module is called."""
+    return file.relative_to(ROOT / "src" if file.is_relative_to(ROOT / "src") else ROOT)
+
+
 def trespasses(room: str, source: str) -> list[str]:
     """Imports that a file of the room must not hold."""
-    forbidden = set(MAY_IMPORT) - MAY_IMPORT[room] - {room} | {"tests", "benchmarks", "peers"}
+    others = set(MAY_IMPORT) if room in PACKAGES else set(MAY_IMPORT) - PACKAGES
+    forbidden = others - MAY_IMPORT[room] - {room} | {"tests", "benchmarks", "peers", "packages", "twofold"}
     return [
         f"line {line}: {module}"
         for module, line in imports_of(source)
@@ -125,17 +139,17 @@ def files_of(folder: Path, suffix: str = "") -> Iterator[Path]:
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_room_imports_only_the_rooms_below_it(room: str) -> None:
     found = {
-        str(path.relative_to(ROOT)): wrong
-        for path in files_of(ROOT / room, ".py")
+        str(path_of(path)): wrong
+        for path in files_of(place_of(room), ".py")
         if (wrong := trespasses(room, path.read_text("utf-8")))
     }
     assert found == {}
 
 
 def test_a_folder_imports_only_the_folders_before_it() -> None:
-    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in _modules()}
+    modules = {".".join(path_of(path).with_suffix("").parts): path for path in _modules()}
     upwards = [
-        f"{'.'.join(path.relative_to(ROOT).parts)}:{line}: {target}"
+        f"{path_of(path)}:{line}: {target}"
         for name, path in modules.items()
         if name != "cli.__main__"
         for target, line in _targets(path.read_text("utf-8"), modules)
@@ -146,7 +160,7 @@ def test_a_folder_imports_only_the_folders_before_it() -> None:
 
 def test_no_module_imports_itself_through_others() -> None:
     """Also where the import is in a function, or for types alone."""
-    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in _modules()}
+    modules = {".".join(path_of(path).with_suffix("").parts): path for path in _modules()}
     imported = {
         name: {target for target, _ in _targets(path.read_text("utf-8"), modules) if target != name}
         for name, path in modules.items()
@@ -161,11 +175,11 @@ def test_every_folder_has_a_place_in_the_order() -> None:
 
 
 def _modules() -> Iterator[Path]:
-    return (path for room in MAY_IMPORT for path in files_of(ROOT / room, ".py"))
+    return (path for room in MAY_IMPORT for path in files_of(place_of(room), ".py"))
 
 
 def _folder(path: Path) -> str:
-    folder = path.relative_to(ROOT).parent
+    folder = path_of(path).parent
     return "demo/tables/DOMAIN" if folder.is_relative_to("demo/tables") else str(folder)
 
 
@@ -212,9 +226,9 @@ def test_an_import_for_types_alone_and_a_relative_one_count() -> None:
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_package_is_the_one_of_this_checkout(room: str) -> None:
-    package = importlib.import_module(f"twofold.{room}")
+    package = importlib.import_module(room if room in PACKAGES else f"twofold.{room}")
     assert package.__file__ is not None
-    assert Path(package.__file__).resolve() == ROOT / room / "__init__.py"
+    assert Path(package.__file__).resolve() == (place_of(room) / "__init__.py").resolve()
 
 
 def test_no_installed_distribution_claims_the_name_of_a_room() -> None:

@@ -16,12 +16,12 @@ from twofold.infra import COMMAND
 from twofold.infra.delta.delta_writer import BEFORE, CHANGE
 from twofold.infra.errors import BadSetting, WriteConflict
 from twofold.infra.postgres.database_connection import Address, Connection, connected_to
-from twofold.infra.sql.names import POSTGRES
 from twofold.outputs.output_target import Target
 from twofold.outputs.position import Position
 from twofold.outputs.refused_rows import Refused
 from twofold.outputs.targets.postgres_types import as_read, as_rows, as_texts, column_type
 from twofold.outputs.view import KEY
+from twofold_algebra.sql.names import POSTGRES
 
 POSITIONS = "_twofold.outputs"
 _TIMEOUT_S = 600.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from twofold.infra import COMMAND
 from twofold.infra.errors import TwofoldError
 from twofold.infra.project.chosen_domains import relay_name
-from twofold.infra.sql.names import POSTGRES
+from twofold_algebra.sql.names import POSTGRES
 
 if TYPE_CHECKING:
     from twofold.infra.capture.captured_table import CaptureState

@@ -22,7 +22,6 @@ from twofold.infra.kafka.topic_admin import KeptAdmin
 from twofold.infra.offset_ranges import Ranges, RangesOf
 from twofold.infra.process.kept_running import Running
 from twofold.infra.rows.sizes import INGESTED, is_small
-from twofold.infra.sql.names import SPARK
 from twofold.streaming.ingest.catch_up import CatchUp, Offsets, require_same_log
 from twofold.streaming.ingest.excluded_topics import ExcludedTopics
 from twofold.streaming.ingest.idle_topics import Heartbeat, due
@@ -32,6 +31,7 @@ from twofold.streaming.query.progress import Progress, write
 from twofold.streaming.query.step_shares import FEW, Shares
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold_algebra.sql.names import SPARK
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,13 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twofold.infra.errors import BadDeclaration, TwofoldError, nearest
-from twofold.infra.spark.lazy_frames import AsksForRows, only_lazily
-from twofold.infra.sql.impure_functions import IMPURE
-from twofold.tables.algebra.algebra_errors import Unreadable
-from twofold.tables.algebra.plan_mistakes import ASKS_FOR_ROWS, IMPURE_FUNCTION, NO_SUCH_COLUMN, OPEN_PART
-from twofold.tables.algebra.reading.called_functions import impure_function
-from twofold.tables.algebra.refusal import Refusal
-from twofold.tables.algebra.spark_functions import NEED_ORDER, ORDERED
 from twofold.tables.declare.inference import RECORD
 from twofold.tables.declare.refusals.declaration_refusal import error_of
 from twofold.tables.declare.refusals.mistake_list import require_none
@@ -23,6 +16,13 @@ from twofold.tables.declare.refusals.refused_types import COLLATED, UNORDERED, U
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import NAMING, Table
 from twofold.tables.declare.topic import Topic
+from twofold_algebra.algebra_errors import Unreadable
+from twofold_algebra.plan_mistakes import ASKS_FOR_ROWS, IMPURE_FUNCTION, NO_SUCH_COLUMN, OPEN_PART
+from twofold_algebra.reading.called_functions import impure_function
+from twofold_algebra.reading.lazy_frames import AsksForRows, only_lazily
+from twofold_algebra.refusal import Refusal
+from twofold_algebra.spark_functions import NEED_ORDER, ORDERED
+from twofold_algebra.sql.impure_functions import IMPURE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,8 +17,22 @@ from typing import Any
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.duration import parse_duration
 from twofold.infra.errors import BadDeclaration, Unproved
-from twofold.tables.algebra import algebra_errors
-from twofold.tables.algebra.dependencies import (
+from twofold.tables.declare.declaration_files import DeclarationFile
+from twofold.tables.declare.refusals.declaration_refusal import error_of
+from twofold.tables.declare.refusals.mistake_list import require_none
+from twofold.tables.declare.refusals.refused_keys import (
+    KEY_OF_ONE_ROW,
+    MISSING,
+    OTHER_COLUMN,
+    OTHER_GROUPS,
+    OTHER_SCOPE,
+)
+from twofold.tables.declare.refusals.refused_names import NOT_RETURNED, not_returned
+from twofold.tables.declare.refusals.refused_times import NEAR, OTHER_TIME
+from twofold.tables.declare.table import NAMING, Draft, Table
+from twofold.tables.declare.topic import Topic
+from twofold_algebra import algebra_errors
+from twofold_algebra.dependencies import (
     by_source,
     copied,
     influences,
@@ -30,13 +44,13 @@ from twofold.tables.algebra.dependencies import (
     unknown_in,
     untraced,
 )
-from twofold.tables.algebra.expression_sql import sql_of
-from twofold.tables.algebra.keys import determined, is_time_window, keys, missing_of_key
-from twofold.tables.algebra.plan_mistakes import ASKS_FOR_ROWS, find_mistakes
-from twofold.tables.algebra.reading.connect_plan import read_function
-from twofold.tables.algebra.reading.expression_text import fault_of
-from twofold.tables.algebra.refusal import PlanMistake
-from twofold.tables.algebra.relations import (
+from twofold_algebra.expression_sql import sql_of
+from twofold_algebra.keys import determined, is_time_window, keys, missing_of_key
+from twofold_algebra.plan_mistakes import ASKS_FOR_ROWS, find_mistakes
+from twofold_algebra.reading.connect_plan import read_function
+from twofold_algebra.reading.expression_text import fault_of
+from twofold_algebra.refusal import PlanMistake
+from twofold_algebra.relations import (
     Call,
     Column,
     Distinct,
@@ -52,23 +66,9 @@ from twofold.tables.algebra.relations import (
     parts,
     relations,
 )
-from twofold.tables.algebra.relations import Source as Input
-from twofold.tables.algebra.times import TimeFacts, times_of, window_start
-from twofold.tables.algebra.value_kinds import is_exact, kind_of
-from twofold.tables.declare.declaration_files import DeclarationFile
-from twofold.tables.declare.refusals.declaration_refusal import error_of
-from twofold.tables.declare.refusals.mistake_list import require_none
-from twofold.tables.declare.refusals.refused_keys import (
-    KEY_OF_ONE_ROW,
-    MISSING,
-    OTHER_COLUMN,
-    OTHER_GROUPS,
-    OTHER_SCOPE,
-)
-from twofold.tables.declare.refusals.refused_names import NOT_RETURNED, not_returned
-from twofold.tables.declare.refusals.refused_times import NEAR, OTHER_TIME
-from twofold.tables.declare.table import NAMING, Draft, Table
-from twofold.tables.declare.topic import Topic
+from twofold_algebra.relations import Source as Input
+from twofold_algebra.times import TimeFacts, times_of, window_start
+from twofold_algebra.value_kinds import is_exact, kind_of
 
 _ALGEBRA = Path(algebra_errors.__file__).parent
 INFERRED = ("primary_key", "recompute_by", "scope_columns", "event_time", "depends_within", "closes_at", "ends_at")

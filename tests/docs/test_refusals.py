@@ -15,8 +15,8 @@ from docs.parameter_examples import PARAMETER_EXAMPLES, SEEN
 from docs.refused_examples import EXAMPLES, REFUSALS, errors_of
 from tests import ROOT
 from tests.tables.declared import a_table
-from twofold.tables.algebra.refusal import Refusal
 from twofold.tables.declare.analysis import wrong_columns, wrong_types
+from twofold_algebra.refusal import Refusal
 
 PAGE = (ROOT / "docs" / "reference" / "refusals.md").read_text("utf-8")
 SHOWN = [(one, *pair) for one in REFUSALS for pair in EXAMPLES.get(one.name, [])]
@@ -110,8 +110,7 @@ def test_what_a_table_is_refused_for_is_a_refusal() -> None:
     declare = [
         ROOT / "tables" / "declare" / name for name in ("inference.py", "analysis.py", "registry.py", "table.py")
     ]
-    declare += [*(ROOT / "tables" / "declare" / "refusals").rglob("*.py")]
-    found = {
-        path.name: functions_that_make_errors(path) for path in (*(ROOT / "tables" / "algebra").rglob("*.py"), *declare)
-    }
+    folders = ROOT / "tables" / "declare" / "refusals", ROOT / "packages" / "twofold_algebra"
+    files = [*declare, *(path for folder in folders for path in folder.rglob("*.py"))]
+    found = {path.name: functions_that_make_errors(path) for path in files}
     assert {name: names for name, names in found.items() if names} == WITHOUT_A_SHAPE

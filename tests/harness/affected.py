@@ -33,7 +33,7 @@ def affected(root: Path, files: Collection[str], changed: Collection[str]) -> se
     handed = {file: handed_on(ast.parse(texts[file]), modules) for file in files if file.endswith("/conftest.py")}
     for file, fixtures in handed.items():
         needs[file] -= set(fixtures.values())
-    tests = [file for file in files if file.startswith("tests/") and Path(file).name.startswith("test_")]
+    tests = [file for file in files if file.startswith(("tests/", "packages/")) and Path(file).name.startswith("test_")]
     reached = {}
     for test in tests:
         own = [str(folder / "conftest.py") for folder in Path(test).parents]
@@ -47,7 +47,9 @@ def affected(root: Path, files: Collection[str], changed: Collection[str]) -> se
 
 
 def module_of(file: str) -> str:
-    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return (
+        re.sub(r"^packages/\w+/(?=twofold_)", "", file).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    )
 
 
 def needed(tree: ast.Module, modules: Mapping[str, str]) -> Iterator[str]:
@@ -97,6 +99,8 @@ def tests_of_room(file: str, tests: Collection[str]) -> Iterable[str]:
     """All tests where no folder of tests has the name of the room; pages are of the room `docs`."""
     room = "docs" if file.endswith(".md") else file.partition("/")[0]
     folder = f"{Path(file).parent}/" if room == "tests" else f"tests/{room}/"
+    if room == "packages":
+        folder = "/".join([*Path(file).parts[:2], "tests", ""])
     return [test for test in tests if test.startswith(folder)] or tests
 
 

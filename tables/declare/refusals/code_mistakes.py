@@ -12,8 +12,8 @@ from types import ModuleType
 
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.project.project import project
-from twofold.tables.algebra.refusal import Subject
 from twofold.tables.declare.refusals.declaration_refusal import DeclarationRefusal
+from twofold_algebra.refusal import Subject
 
 _CLOCK = "Take times from the events: the batch computes the same rows again years later."
 _CHANCE = "Leave chance out, or derive it from the key with F.hash."

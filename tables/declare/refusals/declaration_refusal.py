@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twofold.infra import DOCS
 from twofold.infra.errors import BadDeclaration, Unproved
-from twofold.tables.algebra.refusal import PlanMistake, Refusal
+from twofold_algebra.refusal import PlanMistake, Refusal
 
 
 def error_of(mistake: PlanMistake, place: str = "", kind: type[BadDeclaration] = BadDeclaration) -> BadDeclaration:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from twofold.tables.algebra.refusal import Subject
 from twofold.tables.declare.refusals.declaration_refusal import DeclarationRefusal
+from twofold_algebra.refusal import Subject
 
 KEY_OF_ONE_ROW = (
     "primary_key=[...], the columns that identify a row. A table of one row has a constant one: "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from twofold.infra.errors import nearest
-from twofold.tables.algebra.refusal import Subject
 from twofold.tables.declare.refusals.declaration_refusal import DeclarationRefusal
+from twofold_algebra.refusal import Subject
 
 NOT_RETURNED = DeclarationRefusal(
     name="column-that-is-not-returned",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from twofold.tables.algebra.refusal import Subject
 from twofold.tables.declare.refusals.declaration_refusal import DeclarationRefusal
+from twofold_algebra.refusal import Subject
 
 UNSTORED = DeclarationRefusal(
     name="type-that-delta-has-not",
