@@ -97,7 +97,7 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 17_450,
+    "infra": 15_550,
     "quality": 1_550,
     "tables": 9_450,
     "streaming": 3_600,
@@ -111,6 +111,7 @@ MOST_LINES_OF_A_PART = {
     "testing": 750,
     "cli": 7_550,
     "packages/twofold_algebra": 4_700,
+    "packages/twofold_archive": 2_000,
     "demo": 3_950,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""

@@ -17,6 +17,7 @@ from tests import ROOT
 
 MAY_IMPORT = {
     "twofold_algebra": set(),
+    "twofold_archive": set(),
     "infra": set(),
     "quality": {"infra"},
     "tables": {"infra", "quality"},
@@ -49,11 +50,12 @@ ORDER = (
     ("twofold_algebra/sql",),
     ("twofold_algebra",),
     ("twofold_algebra/reading",),
+    ("twofold_archive/format",),
+    ("twofold_archive",),
     ("infra",),
     ("infra/project",),
     ("infra/rows", "infra/process", "infra/text"),
     ("infra/kafka", "infra/airflow", "infra/spark", "infra/postgres"),
-    ("infra/archive/format",),
     ("infra/archive",),
     ("infra/encodings",),
     ("infra/encodings/json", "infra/encodings/avro", "infra/encodings/protobuf"),

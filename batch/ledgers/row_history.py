@@ -25,7 +25,7 @@ from twofold.tables.refresh.json_values import to_plain_json
 from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
-    from twofold.infra.archive.read_plan import Archive
+    from twofold_archive.read_plan import Archive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,12 +95,12 @@ def purity_mistakes(uses: Collection[Use], vouched: Sequence[str], file: Path) -
         file: that of the declaration.
     """
     own = [use for use in uses if use.name != "sys.modules" or not Path(use.file).is_relative_to(_DECLARE)]
-    found = sorted(own, key=lambda use: (use.file != str(file), use.file, use.line, use.name))
-    impure = {use: instead for use in found if (instead := _instead(use.name))}
+    used = sorted(own, key=lambda use: (use.file != str(file), use.file, use.line, use.name))
+    impure = {use: instead for use in used if (instead := _instead(use.name))}
     if impure:
         yield IMPURE_CALL.error(calls=_places(impure, file), advice=" ".join(dict.fromkeys(impure.values())))
     known = {*PURE, *vars(builtins), *vouched}
-    unknown = [use for use in found if use not in impure and not _is_in(use.name, known)]
+    unknown = [use for use in used if use not in impure and not _is_in(use.name, known)]
     if unknown:
         modules = list(dict.fromkeys(use.name.partition(".")[0] for use in unknown))
         yield UNKNOWN_CALL.error(calls=_places(unknown, file), modules=json.dumps(modules))

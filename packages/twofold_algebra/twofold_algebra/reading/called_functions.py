@@ -43,14 +43,14 @@ def messages(root: Any, is_left_out: Callable[[Any], bool] = lambda _: False) ->
     """
     from google.protobuf.message import Message
 
-    found = [root]
-    while found:
-        match found.pop():
+    waiting = [root]
+    while waiting:
+        match waiting.pop():
             case Message() as one:
                 if one.DESCRIPTOR.name != "Relation" or not is_left_out(one):
                     yield one
-                    found += (value for _, value in one.ListFields())
+                    waiting += (value for _, value in one.ListFields())
             case Mapping() as named:
-                found += named.values()
+                waiting += named.values()
             case [*several]:
-                found += several
+                waiting += several

@@ -77,17 +77,17 @@ class _Reader:
     def relation(self, message: Any) -> Relation:
         """Reads a relation; one of an unknown kind becomes `Unknown`."""
         kind = message.WhichOneof("rel_type")
-        one = getattr(message, kind)
+        content = getattr(message, kind)
         reader: Callable[[Any], Relation] | None = getattr(self, f"_{kind}", None)
         try:
-            found = reader(one) if reader else self._unread(kind, one, f"`{kind}`")
+            read = reader(content) if reader else self._unread(kind, content, f"`{kind}`")
         except NotUnderstood as error:
-            found = self._unread(kind, one, str(error))
+            read = self._unread(kind, content, str(error))
         plan_id = message.common.plan_id if message.common.HasField("plan_id") else None
-        return replace(found, plan_id=plan_id)
+        return replace(read, plan_id=plan_id)
 
     def _unread(self, kind: str, one: Any, why: str) -> Relation:
-        fields = {found.name for found, _ in one.ListFields()}
+        fields = {field.name for field, _ in one.ListFields()}
         names = ("input", "left_input", "right_input", "left", "right")
         below = [getattr(one, name) for name in names if name in fields]
         if kind == "with_relations":

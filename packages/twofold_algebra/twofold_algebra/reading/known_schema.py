@@ -41,9 +41,9 @@ def _field() -> Any:
         @property
         def dataType(self) -> T.DataType:
             """Its type."""
-            if (found := of_kind.get(self._kind.removesuffix("?"))) is None:
+            if (known_type := of_kind.get(self._kind.removesuffix("?"))) is None:
                 raise ValueError(f"it asks for the type of {self.name}, which only Spark knows")
-            return found
+            return known_type
 
         @dataType.setter
         def dataType(self, _: T.DataType) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import UUID
 
-from tests.infra.archive.archived_logs import TOPIC, Batch, Record, archive_of, stored
-from twofold.infra.archive.read_plan import ArchivedBounds
+from packages.twofold_archive.tests.archived_logs import TOPIC, Batch, Record, archive_of, stored
+from twofold_archive.read_plan import ArchivedBounds
 
 
 def batch(base: int, records: int, producer: int = -1) -> bytes:

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from twofold.infra.archive.format.segment import Segment
-from twofold.infra.archive.format.segment_indexes import (
+from twofold_archive.format.archive_errors import BadArgument, LogGap, NotArchived
+from twofold_archive.format.segment import Segment
+from twofold_archive.format.segment_indexes import (
     Aborted,
     OffsetIndex,
     aborted_transactions,
     offset_index,
     open_transactions,
 )
-from twofold.infra.archive.format.segment_store import Store
-from twofold.infra.archive.segment_manifest import ArchivedPartition, Piece
-from twofold.infra.archive.segment_reader import Part
-from twofold.infra.errors import BadArgument, LogGap, NotArchived
-from twofold.infra.offset_ranges import RangesOf
+from twofold_archive.format.segment_store import Store
+from twofold_archive.segment_manifest import ArchivedPartition, Piece
+from twofold_archive.segment_reader import Part
 
+RangesOf = Mapping[str, Mapping[int, tuple[int, int]]]
+"""Topic -> partition -> the offsets `[from, to)`."""
 SPLIT_BYTES = 64 << 20
 
 
@@ -61,7 +62,6 @@ class Archive:
 
         Raises:
             CorruptSegment: the producers' snapshot, which gives the frontier, is damaged.
-            ArchiveUnreachable: retryable.
         """
         return {partition: runs[0] for partition, runs in self.runs(topic).items()}
 
@@ -93,7 +93,6 @@ class Archive:
             LogGap: a range begins before the archive does, or meets a hole in it.
             BadArgument: a range that ends before it begins.
             CorruptSegment: an index is damaged.
-            ArchiveUnreachable: retryable.
         """
         return [
             part

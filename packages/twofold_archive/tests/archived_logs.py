@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from crc32c import crc32c
-from fsspec.core import url_to_fs
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from twofold.infra.archive.format.segment import Segment
-from twofold.infra.archive.format.segment_store import Store
-from twofold.infra.archive.format.storage_layout import LocalTieredStorage
-from twofold.infra.archive.read_plan import SPLIT_BYTES, Archive
-from twofold.infra.archive.segment_manifest import ArchivedPartition, Piece
+from twofold_archive.format.segment import Segment
+from twofold_archive.format.segment_store import Store
+from twofold_archive.format.storage_layout import LocalTieredStorage
+from twofold_archive.read_plan import SPLIT_BYTES, Archive
+from twofold_archive.segment_manifest import ArchivedPartition, Piece
 
 TOPIC, TOPIC_ID, SEGMENT_ID = "log", UUID(int=7), UUID(int=11)
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -93,6 +91,34 @@ def marker(base: int, producer: int, kind: int, epoch: int = 0) -> bytes:
     return seal(bytearray(header + record))
 
 
+@dataclass(frozen=True)
+class Folder:
+    """Reads the files of an archive that is a folder."""
+
+    root: Path
+
+    def size(self, path: str) -> int:
+        return (self.root / path).stat().st_size
+
+    def read(self, path: str, start: int, end: int | None) -> bytes:
+        return (self.root / path).read_bytes()[start:end]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Reads files that this process holds."""
+
+    files: dict[str, bytes]
+
+    def size(self, path: str) -> int:
+        return len(self.read(path, 0, None))
+
+    def read(self, path: str, start: int, end: int | None) -> bytes:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path][start:end]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stored:
     """A segment and its files, by kind."""
@@ -100,12 +126,15 @@ class Stored:
     segment: Segment
     files: dict[str, bytes]
 
-    def write(self, store: Store) -> None:
-        files, path = url_to_fs(store.root, **store.options)
-        for kind, data in self.files.items():
-            name = f"{path}/{LocalTieredStorage().path(self.segment, kind)}"  # type: ignore[arg-type]
-            files.makedirs(name.rpartition("/")[0], exist_ok=True)
-            files.pipe_file(name, data)
+    def by_path(self) -> dict[str, bytes]:
+        """Its files, by their paths in an archive."""
+        return {LocalTieredStorage().path(self.segment, kind): data for kind, data in self.files.items()}  # type: ignore[arg-type]
+
+    def write(self, root: Path) -> None:
+        for path, data in self.by_path().items():
+            file = root / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
 
     def with_log(self, log: bytes) -> Stored:
         """Another log in the place of the copied one, whose metadata stay."""
@@ -175,17 +204,22 @@ def stored(
 
 
 def archive_of(
-    root: Path | str,
-    segments: Sequence[Stored],
-    *,
-    compacted: bool = False,
-    split_bytes: int = SPLIT_BYTES,
-    options: Mapping[str, Any] | None = None,
+    root: Path | None, segments: Sequence[Stored], *, compacted: bool = False, split_bytes: int = SPLIT_BYTES
 ) -> Archive:
-    """An archive of one partition with these segments, one after the other, as files under a path or URL."""
-    store = Store(str(root), options or {})
-    for one in segments:
-        one.write(store)
+    """An archive of one partition with these segments, one after the other, as files of a folder, or in memory."""
+    for one in segments if root else ():
+        one.write(root)
+    held = {path: data for one in segments for path, data in one.by_path().items()}
+    return Archive(
+        Store(Folder(root) if root else Memory(held)),
+        partitions_of(segments),
+        compacted=compacted,
+        split_bytes=split_bytes,
+    )
+
+
+def partitions_of(segments: Sequence[Stored]) -> dict[str, dict[int, ArchivedPartition]]:
+    """One partition with these segments, one after the other."""
     pieces = tuple(Piece(segment=one.segment, start=one.segment.start, end=one.segment.end) for one in segments)
     partition = ArchivedPartition(topic=TOPIC, partition=segments[0].segment.partition, pieces=pieces)
-    return Archive(store, {TOPIC: {partition.partition: partition}}, compacted=compacted, split_bytes=split_bytes)
+    return {TOPIC: {partition.partition: partition}}

@@ -10,7 +10,7 @@ from typing import Any
 import cramjam
 from zstandard._cffi import ffi, lib
 
-from twofold.infra.compiled import Bytes
+from twofold_archive.format.compiled import Bytes
 
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16  # the magic, then two versions of four bytes

@@ -18,8 +18,7 @@ import cramjam
 import pytest
 from kafka.record import MemoryRecords
 
-from tests import ROOT
-from tests.infra.archive.archived_logs import (
+from packages.twofold_archive.tests.archived_logs import (
     ABORT,
     COMMIT,
     GZIP,
@@ -37,10 +36,11 @@ from tests.infra.archive.archived_logs import (
     seal,
     stored,
 )
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_reader import read_all
-from twofold.infra.errors import CorruptSegment
-from twofold.infra.kafka.record_columns import SCHEMA
+from tests import ROOT
+from twofold_archive.format.archive_errors import CorruptSegment
+from twofold_archive.format.record_columns import SCHEMA
+from twofold_archive.read_plan import Archive
+from twofold_archive.segment_reader import read_all
 
 MUTATIONS = 10_000
 LONGEST_S = 30  # what loops for ever takes longer; a code path that numba compiles for the first time takes some
@@ -190,7 +190,7 @@ def test_ten_thousand_mutants_are_found_or_read_as_before() -> None:
         start, end = before.segment.start, before.segment.end
         all_rows = expected.get(id(before)) or expected.setdefault(id(before), visible(before))
         low, high = sorted(chance.randrange(start, end + 1) for _ in range(2))
-        archive = archive_of(f"memory://mutant-{number % 10}", [after])
+        archive = archive_of(None, [after])
         split = Archive(archive.store, archive.partitions, split_bytes=1)
         questions: list[tuple[Callable[[], object], object]] = [
             (partial(rows, archive, start, end), all_rows),
@@ -216,7 +216,7 @@ def test_ten_thousand_mutants_are_found_or_read_as_before() -> None:
 def test_a_batch_that_was_forged_with_a_right_checksum_is_read_or_refused() -> None:
     chance = random.Random(7)
     read = refused = 0
-    for number in range(3_000):
+    for _ in range(3_000):
         one = segment(chance.randrange(NONE, ZSTD + 1), chance)
         log = bytearray(one.files["log"])
         edges = [*starts(log), len(log)]
@@ -228,9 +228,7 @@ def test_a_batch_that_was_forged_with_a_right_checksum_is_read_or_refused() -> N
         )
         log[low:high] = seal(forged)
         segment_of_it = replace(one.segment, size=len(log))
-        archive = archive_of(
-            f"memory://forged-{number % 10}", [replace(one.with_log(bytes(log)), segment=segment_of_it)]
-        )
+        archive = archive_of(None, [replace(one.with_log(bytes(log)), segment=segment_of_it)])
         try:
             batches = read_all(archive.plan({TOPIC: {0: (100, one.segment.end)}}), archive.store, SCHEMA.names)
             assert sum(batch.num_rows for batch in batches) <= one.segment.end - 100
@@ -276,7 +274,7 @@ def many_small_records(count: int) -> bytes:
 READER = """
 import re, sys, time
 from pathlib import Path
-from tests.infra.archive.test_damaged_segments import rows_in_another_process
+from packages.twofold_archive.tests.test_damaged_segments import rows_in_another_process
 began = time.monotonic()
 print(rows_in_another_process(sys.argv[1]), time.monotonic() - began)
 # Of this program alone: what getrusage counts begins with the memory of the process that started it.

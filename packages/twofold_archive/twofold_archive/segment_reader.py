@@ -10,14 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from crc32c import crc32c
 
-from twofold.infra.archive.format import codecs, record_parser, record_rows
-from twofold.infra.archive.format.record_batches import CHECKED_FROM, CONTROL, HEADER_BYTES, MAX_BATCH_BYTES, Batches
-from twofold.infra.archive.format.segment import Segment
-from twofold.infra.archive.format.segment_indexes import Aborted
-from twofold.infra.archive.format.segment_store import Store
-from twofold.infra.archive.format.transaction_visibility import Visibility
-from twofold.infra.compiled import Bytes
-from twofold.infra.kafka import record_columns
+from twofold_archive.format import codecs, record_columns, record_parser, record_rows
+from twofold_archive.format.compiled import Bytes
+from twofold_archive.format.record_batches import CHECKED_FROM, CONTROL, HEADER_BYTES, MAX_BATCH_BYTES, Batches
+from twofold_archive.format.segment import Segment
+from twofold_archive.format.segment_indexes import Aborted
+from twofold_archive.format.segment_store import Store
+from twofold_archive.format.transaction_visibility import Visibility
 
 WINDOW_BYTES = 8 << 20  # read at once
 _BEYOND_BYTES = 256 << 10  # read at once to see how a transaction ends behind a part
@@ -52,7 +51,6 @@ def read(part: Part, store: Store, columns: Sequence[str] = record_columns.COLUM
     Raises:
         CorruptSegment: names the segment, the batch and the reason. Rows yielded before must not be used: they are not
             all, and a damaged index of aborted transactions is found only at the end.
-        ArchiveUnreachable: retryable.
     """
     visibility = Visibility(part.segment, part.aborted, (part.start, part.end), complete=part.contiguous)
     arena = _Arena(part, columns)

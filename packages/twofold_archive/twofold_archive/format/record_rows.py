@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from twofold.infra.archive.format import record_parser
-from twofold.infra.compiled import Bytes
-from twofold.infra.kafka.record_columns import HEADERS, SCHEMA, schema
+from twofold_archive.format import record_parser
+from twofold_archive.format.compiled import Bytes
+from twofold_archive.format.record_columns import HEADERS, SCHEMA, schema
 
 MAX_ROWS = 1 << 16  # of one Arrow batch
 

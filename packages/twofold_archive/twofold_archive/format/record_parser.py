@@ -15,7 +15,7 @@ import numpy.typing as npt
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from twofold.infra.compiled import Bytes, Numbers, compiled
+from twofold_archive.format.compiled import Bytes, Numbers, compiled
 
 Ends = npt.NDArray[np.int32]
 

@@ -7,11 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.archive.archived_logs import ABORT, COMMIT, TOPIC, Batch, Record, archive_of, marker, seal, stored
-from twofold.infra.archive.format.record_batches import HEADER_BYTES
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_reader import read_all
-from twofold.infra.errors import CorruptSegment
+from packages.twofold_archive.tests.archived_logs import (
+    ABORT,
+    COMMIT,
+    TOPIC,
+    Batch,
+    Record,
+    archive_of,
+    marker,
+    seal,
+    stored,
+)
+from twofold_archive.format.archive_errors import CorruptSegment
+from twofold_archive.format.record_batches import HEADER_BYTES
+from twofold_archive.read_plan import Archive
+from twofold_archive.segment_reader import read_all
 
 PRODUCER, OTHER = 9, 8
 Named = list[tuple[int, int, int]]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from twofold.infra.archive.format.segment import Segment
-from twofold.infra.errors import TwofoldError
+from twofold_archive.format.archive_errors import UnknownMetadata
+from twofold_archive.format.segment import Segment
 
 TOPIC = "__remote_log_metadata"
 State = Literal["copy_started", "copied", "delete_started", "deleted"]
@@ -21,10 +21,6 @@ State = Literal["copy_started", "copied", "delete_started", "deleted"]
 _STATES: tuple[State, ...] = ("copy_started", "copied", "delete_started", "deleted")
 _ANNOUNCED, _UPDATED, _PARTITION_DELETED = range(3)
 _EMPTY_ABORTS = 0  # the tag under which a segment says that its index of aborted transactions is empty
-
-
-class UnknownMetadata(TwofoldError):
-    """A record about archived segments that this version cannot read."""
 
 
 @dataclass(frozen=True, kw_only=True)

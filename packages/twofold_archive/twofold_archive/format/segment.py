@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass
 from uuid import UUID
 
-from twofold.infra.errors import CorruptSegment
+from twofold_archive.format.archive_errors import CorruptSegment
 
 Epochs = tuple[tuple[int, int], ...]
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from twofold.infra.archive.format.record_batches import CONTROL, HEADER_BYTES, TRANSACTIONAL, Batches
-from twofold.infra.archive.format.segment import Segment
-from twofold.infra.archive.format.segment_indexes import Aborted
+from twofold_archive.format.record_batches import CONTROL, HEADER_BYTES, TRANSACTIONAL, Batches
+from twofold_archive.format.segment import Segment
+from twofold_archive.format.segment_indexes import Aborted
 
 Indices = npt.NDArray[np.intp]
 

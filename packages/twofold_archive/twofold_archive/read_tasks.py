@@ -1,4 +1,4 @@
-"""Splits a read of the archive into Spark tasks of equal duration."""
+"""Splits a read of the archive into tasks of equal duration, for other processes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from math import ceil
 import msgspec
 import pyarrow as pa
 
-from twofold.infra.archive.format.segment_store import Store
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_reader import Part, read_all
-from twofold.infra.kafka.record_columns import schema
-from twofold.infra.offset_ranges import RangesOf
+from twofold_archive.format.record_columns import schema
+from twofold_archive.format.segment_store import Store
+from twofold_archive.read_plan import Archive, RangesOf
+from twofold_archive.segment_reader import Part, read_all
 
 TASK_BYTES = 16 << 20
 PARTS = 4  # of a task, at least, if segments are large relative to the read
@@ -25,7 +24,6 @@ LEAST_PART_BYTES = 256 << 10
 class _Work:
     """The input of one task."""
 
-    store: Store
     columns: list[str]
     parts: list[Part]
 
@@ -39,13 +37,13 @@ def tasks(archive: Archive, ranges: RangesOf, columns: Sequence[str], cores: int
     """
     names = list(schema(columns).names)
     groups = grouped(fine(archive, ranges, 2 * cores), 2 * cores)
-    return [msgspec.json.encode(_Work(store=archive.store, columns=names, parts=parts)) for parts in groups]
+    return [msgspec.json.encode(_Work(columns=names, parts=parts)) for parts in groups]
 
 
-def read_task(task: bytes) -> Iterator[pa.RecordBatch]:
+def read_task(store: Store, task: bytes) -> Iterator[pa.RecordBatch]:
     """Reads the records of a task, in the order of the log; raises as `read`."""
     work = msgspec.json.decode(task, type=_Work)
-    yield from read_all(work.parts, work.store, work.columns)
+    yield from read_all(work.parts, store, work.columns)
 
 
 def fine(archive: Archive, ranges: RangesOf, least: int) -> list[Part]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.infra.archive.archived_logs import (
+from packages.twofold_archive.tests.archived_logs import (
     ABORT,
     COMMIT,
     LZ4,
@@ -26,11 +26,11 @@ from tests.infra.archive.archived_logs import (
     seal,
     stored,
 )
-from tests.infra.archive.random_logs import Log, Row, random_logs, rows_of
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_reader import read
-from twofold.infra.errors import BadArgument, CorruptSegment, LogGap, NotArchived
-from twofold.infra.kafka.record_columns import SCHEMA
+from packages.twofold_archive.tests.random_logs import Log, Row, random_logs, rows_of
+from twofold_archive.format.archive_errors import BadArgument, CorruptSegment, LogGap, NotArchived
+from twofold_archive.format.record_columns import SCHEMA
+from twofold_archive.read_plan import Archive
+from twofold_archive.segment_reader import read
 
 ALL = tuple(SCHEMA.names)
 
@@ -186,7 +186,7 @@ def test_offsets_before_the_archive_and_holes_in_it_are_named(tmp_path: Path) ->
 
 def test_a_segment_of_more_than_a_window_is_read_by_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = [Batch(base=base, records=[Record(value=b"z" * 700)] * 3).encode() for base in range(0, 90, 3)]
-    monkeypatch.setattr("twofold.infra.archive.segment_reader.WINDOW_BYTES", 1_000)
+    monkeypatch.setattr("twofold_archive.segment_reader.WINDOW_BYTES", 1_000)
     archive = archive_of(tmp_path, [stored(batches)])
 
     assert table(archive, 0, 90)["offset"].to_pylist() == list(range(90))

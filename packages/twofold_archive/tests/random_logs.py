@@ -9,7 +9,18 @@ from uuid import UUID
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 
-from tests.infra.archive.archived_logs import ABORT, COMMIT, NONE, NOON_MS, ZSTD, Batch, Record, Stored, marker, stored
+from packages.twofold_archive.tests.archived_logs import (
+    ABORT,
+    COMMIT,
+    NONE,
+    NOON_MS,
+    ZSTD,
+    Batch,
+    Record,
+    Stored,
+    marker,
+    stored,
+)
 
 Row = tuple[bytes | None, bytes | None, int, int, int, list[tuple[str, bytes | None]]]
 

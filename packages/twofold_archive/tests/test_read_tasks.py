@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.infra.archive.archived_logs import TOPIC, Batch, Record, archive_of, stored
-from twofold.infra.archive import read_tasks
-from twofold.infra.archive.read_tasks import fine, grouped
-from twofold.infra.archive.segment_reader import Part, read_all
+from packages.twofold_archive.tests.archived_logs import TOPIC, Batch, Record, archive_of, stored
+from twofold_archive import read_tasks
+from twofold_archive.read_tasks import fine, grouped
+from twofold_archive.segment_reader import Part, read_all
 
 
 @pytest.mark.parametrize(("segments", "groups"), [(0, []), (1, [1]), (3, [1, 1, 1]), (7, [2, 1, 2, 2]), (16, [4] * 4)])

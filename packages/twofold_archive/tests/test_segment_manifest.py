@@ -7,19 +7,19 @@ from uuid import UUID
 
 import pytest
 
-from tests.infra.archive.archived_logs import TOPIC, TOPIC_ID
-from twofold.infra.archive.format.segment import Epochs, Segment
-from twofold.infra.archive.format.segment_metadata import (
+from packages.twofold_archive.tests.archived_logs import TOPIC, TOPIC_ID
+from twofold_archive.format.archive_errors import UnknownMetadata
+from twofold_archive.format.segment import Epochs, Segment
+from twofold_archive.format.segment_metadata import (
     Announced,
     PartitionDeleted,
     Record,
     State,
-    UnknownMetadata,
     Updated,
     parse,
 )
-from twofold.infra.archive.format.storage_layout import LocalTieredStorage
-from twofold.infra.archive.segment_manifest import archived, copied_segments
+from twofold_archive.format.storage_layout import LocalTieredStorage
+from twofold_archive.segment_manifest import archived, copied_segments
 
 # Two values that a broker of Kafka 4.3.1 wrote: a segment is announced, then its copy is complete.
 ANNOUNCED = bytes.fromhex(

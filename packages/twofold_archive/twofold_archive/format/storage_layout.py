@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
-from twofold.infra.archive.format.segment import Segment, kafka_id
+from twofold_archive.format.segment import Segment, kafka_id
 
 Kind = Literal["log", "index", "timeindex", "txnindex", "snapshot"]
 

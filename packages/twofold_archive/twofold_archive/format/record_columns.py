@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from twofold.infra.errors import BadArgument
+from twofold_archive.format.archive_errors import BadArgument
 
 HEADERS = "headers"
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))

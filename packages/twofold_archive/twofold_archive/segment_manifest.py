@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from uuid import UUID
 
-from twofold.infra.archive.format.segment import Segment
-from twofold.infra.archive.format.segment_metadata import Announced, PartitionDeleted, Record, State, Updated
+from twofold_archive.format.segment import Segment
+from twofold_archive.format.segment_metadata import Announced, PartitionDeleted, Record, State, Updated
 
 
 @dataclass(frozen=True, kw_only=True)

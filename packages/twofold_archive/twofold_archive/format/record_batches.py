@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from twofold.infra.archive.format.record_parser import NOT_APPENDED
-from twofold.infra.archive.format.segment import Segment
-from twofold.infra.errors import CorruptSegment
+from twofold_archive.format.archive_errors import CorruptSegment
+from twofold_archive.format.record_parser import NOT_APPENDED
+from twofold_archive.format.segment import Segment
 
 Headers = npt.NDArray[np.void]
 

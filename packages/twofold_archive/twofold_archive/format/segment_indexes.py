@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
-from twofold.infra.archive.format.segment import Segment
-from twofold.infra.archive.format.segment_store import Store
+from twofold_archive.format.segment import Segment
+from twofold_archive.format.segment_store import Store
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _ABORTED = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
