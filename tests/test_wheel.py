@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -70,21 +71,33 @@ def test_every_room_is_in_the_wheel_by_the_name_it_is_imported_by() -> None:
     assert set(banned) == set(linked)
 
 
-def test_what_is_installed_meets_no_package_of_another_name(tmp_path: Path) -> None:
+def test_what_is_installed_has_its_names_and_its_fingerprints(tmp_path: Path) -> None:
+    """It meets no package of another name, and calls its own code so wherever that is."""
+    installed = tmp_path / "site-packages"
     with build(tmp_path / "dist", "--wheel") as wheel:
-        wheel.extractall(tmp_path / "installed")
+        wheel.extractall(installed)
     beside = tmp_path / "beside"
     for name in ("tables", "batch", "infra"):
         (beside / name).mkdir(parents=True)
         (beside / name / "__init__.py").write_text("OWN = True\n")
     program = f"""
 import sys
-sys.path[:0] = [{str(tmp_path / "installed")!r}, {str(beside)!r}]
+sys.path[:0] = [{str(installed)!r}, {str(beside)!r}]
 import batch, infra, tables, twofold, twofold.cli.__main__
 assert batch.OWN and infra.OWN and tables.OWN
 for module in (twofold, *map(sys.modules.get, {sorted(PACKAGES)})):
     assert module.__file__.startswith({str(tmp_path)!r}), module.__file__
 assert twofold.Topic is twofold.tables.Topic
+sys.path.append({str(ROOT)!r})
+from tests.tables.declare.test_kept_fingerprints import KEPT, fingerprints
+assert fingerprints() == __import__("json").loads(KEPT.read_text("utf-8"))
 """
-    ran = subprocess.run([sys.executable, "-P", "-c", program], cwd=beside, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        cwd=beside,
+        env={**os.environ, "TWOFOLD_PROJECT": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
