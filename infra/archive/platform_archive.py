@@ -9,28 +9,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from twofold.infra import errors
-from twofold_archive.format import archive_errors
+from twofold_archive.format.archive_errors import ArchiveError
 from twofold_archive.read_plan import Archive, ArchivedBounds, RangesOf
 from twofold_archive.segment_reader import Part, read_all
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_OWN: Mapping[type[archive_errors.ArchiveError], type[errors.TwofoldError]] = {
-    archive_errors.BadArgument: errors.BadArgument,
-    archive_errors.LogGap: errors.LogGap,
-    archive_errors.NotArchived: errors.NotArchived,
-    archive_errors.CorruptSegment: errors.CorruptSegment,
-}
-
 
 @contextmanager
 def own_errors() -> Iterator[None]:
-    """Raises errors of the archive as the platform's own."""
+    """Raises errors of the archive as the platform's own, which have the same names."""
     try:
         yield
-    except archive_errors.ArchiveError as error:
-        raise _OWN.get(type(error), errors.TwofoldError)(error.message, hint=error.hint, **error.facts) from error
+    except ArchiveError as error:
+        kind: type[errors.TwofoldError] = getattr(errors, type(error).__name__, errors.TwofoldError)
+        raise kind(error.message, hint=error.hint, **error.facts) from error
 
 
 class PlatformArchive(Archive):
