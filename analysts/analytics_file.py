@@ -15,10 +15,10 @@ from twofold.infra import COMMAND
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.declaration_files import RESERVED_DOMAIN
 from twofold.tables.declare.metadata_columns import OF_QUARANTINE
 from twofold.tables.declare.table import Table
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from twofold.infra.duckdb_session import load_extension
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import PREFIX, Settings
-from twofold.infra.sql.names import DUCKDB
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from twofold.batch.offset_selection import LogPosition, OffsetSelection
 from twofold.infra.errors import BadArgument
 from twofold.infra.spark.spark_literals import instant_of
-from twofold.infra.sql.names import SPARK
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.derived_rows import derive_over, one_of_each_key
 from twofold.tables.refresh.open_platform import Platform
+from twofold_algebra.sql.names import SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -15,10 +15,10 @@ from twofold.infra.delta.change_feed import naming_what_is_gone
 from twofold.infra.delta.lake import Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.rows.rows import count
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.json_values import from_plain_json
 from twofold.tables.refresh.row_diff import difference, matching
+from twofold_algebra.sql.names import DUCKDB
 
 _VERSION, _CHANGE_TYPE = "_commit_version", "_change_type"
 

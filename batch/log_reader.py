@@ -12,7 +12,6 @@ from twofold.batch.offset_selection import LogPosition, OffsetSelection, require
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import duckdb_utc
 from twofold.infra.errors import NotArchived
-from twofold.infra.kafka.record_columns import RECORD
 from twofold.infra.kafka.topic_admin import PartitionOffsets, offsets
 from twofold.infra.kafka.uncommitted_offsets import in_transactions
 from twofold.infra.offset_ranges import Range, Ranges, Spans, batches_of_size, subtract, within
@@ -22,11 +21,12 @@ from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.events.lost_offsets import between_gaps, gaps
 from twofold.tables.refresh.events.record_decoder import raw_columns
 from twofold.tables.refresh.open_platform import Platform
+from twofold_archive.format.record_columns import RECORD
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from twofold.infra.archive.read_plan import Archive
+    from twofold.infra.archive.platform_archive import PlatformArchive
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Log:
     topics: Sequence[str]
 
     @cached_property
-    def _archive(self) -> Archive:
+    def _archive(self) -> PlatformArchive:
         from twofold.infra.archive.archive_catalog import open_archive
 
         return open_archive(self.platform.lake.settings, self.topics)

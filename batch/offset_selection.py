@@ -9,9 +9,9 @@ from datetime import datetime
 from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, NotArchived
 from twofold.infra.offset_ranges import Range
-from twofold.infra.sql.names import Dialect
 from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from twofold.tables.declare.topic import Topic
+from twofold_algebra.sql.names import Dialect
 
 LogPosition = Mapping[int, int] | datetime
 """An offset by partition, or the time at which the broker appended a record, UTC."""

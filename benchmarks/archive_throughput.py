@@ -22,12 +22,12 @@ from twofold.infra.archive.archive_catalog import open_archive
 from twofold.infra.archive.archive_frame import frame
 from twofold.infra.archive.archive_source import ArchiveSource
 from twofold.infra.archive.log_union import broker_frame
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_reader import read_all
 from twofold.infra.kafka.topic_admin import TopicSpec, ensure_topics, offsets
 from twofold.infra.offset_ranges import Ranges
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
+from twofold_archive.read_plan import Archive
+from twofold_archive.segment_reader import read_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,12 +25,12 @@ from twofold.infra.encodings import schema_files
 from twofold.infra.encodings.column_types import FieldType
 from twofold.infra.encodings.protobuf.protobuf_schema import message_of
 from twofold.infra.encodings.schema_files import Schema
-from twofold.infra.kafka.record_columns import HEADERS
 from twofold.infra.project import jars
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, decode_frame
+from twofold_archive.format.record_columns import HEADERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from airflow.sdk import DAG
 
 from twofold.dags.operators.closed_days import read_closed_days
 from twofold.dags.table_dags import make_dags
-from twofold.infra import PACKAGE
+from twofold.infra import PACKAGE, PACKAGES
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.project.project import project
@@ -87,7 +87,7 @@ def _stored(kept: Path, digest: str) -> list[str]:
 
 def _digest(registry: Registry) -> str:
     """Hashes the sizes and times of the files from which DAGs are made, and the names of the domains."""
-    folders = [project().tables, *(PACKAGE / room for room in ("dags", "quality", "tables"))]
+    folders = [project().tables, *PACKAGES, *(PACKAGE / room for room in ("dags", "quality", "tables"))]
     files = sorted({path for folder in folders for path in folder.rglob("*.py")})
     facts = [(str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in [path.stat()]]
     return hashlib.sha256(repr([registry.domains, facts]).encode()).hexdigest()

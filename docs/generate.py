@@ -20,7 +20,7 @@ from tests import ROOT
 from twofold.infra.project.feature import words
 from twofold.infra.project.project import VARIABLE
 from twofold.infra.project.settings import PREFIX, SECRETS, Settings
-from twofold.tables.algebra.refusal import Refusal
+from twofold_algebra.refusal import Refusal
 
 DOCS = ROOT / "docs"
 GENERATED = "Generated from the code by `.venv/bin/python -m docs.generate`; a test holds it current.\n\n"

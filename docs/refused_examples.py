@@ -10,11 +10,11 @@ from pathlib import Path
 from docs.function_examples import FUNCTION_EXAMPLES
 from docs.parameter_examples import PARAMETER_EXAMPLES, SEEN
 from twofold.infra.errors import BadDeclaration
-from twofold.tables.algebra import code_mistakes, plan_mistakes
-from twofold.tables.algebra.refusal import RULES, Refusal, Subject
 from twofold.tables.declare.declaration_files import mistakes_in
-from twofold.tables.declare.refusals import refused_keys, refused_names, refused_times, refused_types
+from twofold.tables.declare.refusals import code_mistakes, refused_keys, refused_names, refused_times, refused_types
 from twofold.tables.declare.registry import load
+from twofold_algebra import plan_mistakes
+from twofold_algebra.refusal import RULES, Refusal, Subject
 
 _TOPIC = '''\
 """{description}"""

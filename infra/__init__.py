@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import twofold_algebra
+import twofold_archive
+
 PACKAGE = Path(__file__).resolve().parents[1]
 """The platform's own files: where it is installed, or the root of its checkout."""
-
+PACKAGES = Path(twofold_algebra.__path__[0]), Path(twofold_archive.__path__[0])
+"""The packages that it stands on, wherever they are installed."""
 IS_CHECKOUT = (PACKAGE / "twofold").is_file()
 """Whether it runs from its checkout, which has a launcher."""
 COMMAND = "./twofold" if IS_CHECKOUT else "twofold"

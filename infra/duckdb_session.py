@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twofold.infra.extras import package_folder
-from twofold.infra.sql.names import DUCKDB
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from twofold.infra.errors import BadDeclaration
-
-_UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
-_PART = re.compile(r"\s*(\d+)\s+(millisecond|second|minute|hour|day)s?\s*", re.IGNORECASE)
+from twofold_algebra.sql.interval_text import PART as _PART
+from twofold_algebra.sql.interval_text import UNITS_MS as _UNITS_MS
 
 
 def parse_duration(text: str, what: str) -> int:

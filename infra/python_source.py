@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
-from twofold.infra import PACKAGE
+from twofold.infra import PACKAGE, PACKAGES
 
 Dotted = tuple[str, ...]
 """`a.b.c` as its parts."""
@@ -248,8 +248,9 @@ def _is_our_module(name: str) -> bool:
 def is_ours(file: str) -> bool:
     """Whether code is the platform's, or neither of the standard library nor installed."""
     path = Path(file)
-    if path.is_relative_to(PACKAGE):
-        return not _INSTALLED & set(path.relative_to(PACKAGE).parts)
+    for own in (PACKAGE, *PACKAGES):
+        if path.is_relative_to(own):
+            return not _INSTALLED & set(path.relative_to(own).parts)
     return path.is_absolute() and not _INSTALLED & set(path.parts) and not path.is_relative_to(_STANDARD_LIBRARY)
 
 

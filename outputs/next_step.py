@@ -18,13 +18,13 @@ from twofold.infra.delta.change_feed import naming_what_is_gone, sides_of
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, ChangesGone, ChangesUnread
-from twofold.infra.sql.names import DATAFUSION
 from twofold.outputs.position import NOTHING, Position
 from twofold.outputs.revealed import Revealed
 from twofold.outputs.revealed_places import Place, note_revealed
 from twofold.outputs.view import KEY, Show, View
 from twofold.tables.refresh.row_diff import difference, matching
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold_algebra.sql.names import DATAFUSION
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -13,8 +13,8 @@ from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import Lake, described
-from twofold.infra.sql.names import DATAFUSION
 from twofold.outputs.revealed_places import Place
+from twofold_algebra.sql.names import DATAFUSION
 
 REFUSED = "ledger.refused"
 SCHEMA = described(

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import SchemaMismatch
-from twofold.infra.sql.names import DUCKDB
 from twofold.quality import rules
 from twofold.quality.record_checks import broken
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from twofold.tables.declare.outputs.output import Output

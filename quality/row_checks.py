@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from twofold.infra.errors import BadArgument, BadDeclaration
-from twofold.infra.sql.names import words_of
 from twofold.quality.check_result import RuleVerdict, Sample, Verdict
 from twofold.quality.rule import first_line, spark_column
 from twofold.quality.rules import ROW_RULES, Rule
+from twofold_algebra.sql.names import words_of
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from twofold.infra.errors import BadArgument, BadDeclaration, SchemaMismatch
-from twofold.infra.sql.names import SPARK
+from twofold_algebra.sql.names import SPARK
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, ClassVar
 from twofold.infra.duration import parse_duration
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.spark.spark_literals import literal_of
-from twofold.infra.sql.impure_functions import find_undecided
 from twofold.quality.portable_regex import portable
 from twofold.quality.rule import Expectation, first_line, kinds_with, spark_column
 from twofold.quality.rule import Rule as Rule
 from twofold.quality.rule_values import bound_of, column_name, comparable, domains_of, is_finite, spark_bound, utc
+from twofold_algebra.sql.impure_functions import find_undecided
 
 if TYPE_CHECKING:
     import pyarrow as pa

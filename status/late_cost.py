@@ -14,8 +14,8 @@ from twofold.batch.ledgers.run_ledgers import CORRECTIONS
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.lake import Lake
 from twofold.infra.instants import epoch_ms
-from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.refresh.events.record_decoder import TIMESTAMP
+from twofold_algebra.sql.names import DATAFUSION
 
 Size = Literal["missing", "extra", "over 10 %", "1 to 10 %", "under 1 %", "other"]
 SIZES: tuple[Size, ...] = ("missing", "extra", "over 10 %", "1 to 10 %", "under 1 %", "other")

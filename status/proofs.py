@@ -11,8 +11,8 @@ from twofold.batch.ledgers.run_result import RUNS
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.lake import Lake
 from twofold.infra.instants import epoch_ms
-from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.refresh.events.record_decoder import TIMESTAMP
+from twofold_algebra.sql.names import DATAFUSION
 
 OF_TABLES = ("audit", "repair")
 OF_TOPICS = {

@@ -19,8 +19,6 @@ from twofold.batch.ledgers.run_result import RunResult
 from twofold.batch.offset_selection import OffsetSelection
 from twofold.batch.reconcile import Reconcile
 from twofold.infra.delta.lake import Lake
-from twofold.infra.kafka.record_columns import HEADERS_TYPE
-from twofold.infra.kafka.record_columns import schema as raw_schema
 from twofold.infra.offset_ranges import Ranges
 from twofold.streaming.driver import table_query
 from twofold.streaming.ingest.topic_writer import TopicWriter
@@ -32,6 +30,8 @@ from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.events.record_decoder import Decoder, raw_columns
 from twofold.tables.refresh.open_platform import Platform, ensure_domain
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold_archive.format.record_columns import HEADERS_TYPE
+from twofold_archive.format.record_columns import schema as raw_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

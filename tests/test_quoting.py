@@ -1,4 +1,4 @@
-"""Only `infra/sql` quotes and escapes names and values; three files read SQL by regular expressions."""
+"""Only `twofold_algebra/sql` quotes and escapes names and values; three files read SQL by regular expressions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import ROOT
-from tests.test_rooms import imports_of, modules_in
+from tests.test_rooms import imports_of, modules_in, path_of
 
-QUOTING = "infra/sql/"
+QUOTING = "twofold_algebra/sql/"
 NOT_SQL = {
     "batch/ledgers/corrected_rows.py": "a command of a shell",
     "batch/people/certificate.py": "a command of a shell",
@@ -23,14 +22,14 @@ NOT_SQL = {
     "features/search/stored_query.py": "a part of a stored query, in a message",
     "features/page/charts.py": "attributes of SVG, which MarkupSafe escapes",
     "features/page/life_chart.py": "attributes of SVG, which MarkupSafe escapes",
-    "tables/algebra/plan_mistakes.py": "Python, in the hint of a refusal",
-    "tables/algebra/reading/connect_plan.py": "the name of a relation, in a message",
-    "tables/algebra/dependencies.py": "the name of a method, in a message",
+    "twofold_algebra/plan_mistakes.py": "Python, in the hint of a refusal",
+    "twofold_algebra/reading/connect_plan.py": "the name of a relation, in a message",
+    "twofold_algebra/dependencies.py": "the name of a method, in a message",
 }
 """File -> what it quotes by hand."""
 READS_SQL = {
-    "infra/sql/names.py": "the names in a path, and the words of a condition",
-    "infra/sql/impure_functions.py": "the calls of a condition, and what else its row does not decide",
+    "twofold_algebra/sql/names.py": "the names in a path, and the words of a condition",
+    "twofold_algebra/sql/impure_functions.py": "the calls of a condition, and what else its row does not decide",
     "cli/sql_query.py": "whether a statement begins with EXPLAIN, which DuckDB does not parse further",
 }
 """File -> what its regular expressions read of SQL."""
@@ -45,7 +44,7 @@ READS_OTHER_TEXT = {
     "infra/capture/catalog_changes.py": "a size in the name of a type",
     "infra/capture/debezium_connector.py": "nothing: it escapes names for Debezium's own patterns",
     "infra/delta/logged_commit.py": "names of files of a Delta log",
-    "infra/duration.py": "durations",
+    "twofold_algebra/sql/interval_text.py": "durations",
     "infra/extras.py": "requirements of a package",
     "infra/encodings/column_types.py": "types of columns of a declaration",
     "infra/encodings/json/json_fields.py": "bytes of JSON",
@@ -59,7 +58,7 @@ READS_OTHER_TEXT = {
     "quality/rule_values.py": "dates of bounds",
     "streaming/driver.py": "names of exceptions in an error of Spark",
     "testing/sample_records.py": "the regular expressions of rules, of which it makes values",
-    "tables/algebra/plan_mistakes.py": "the value of a literal",
+    "twofold_algebra/plan_mistakes.py": "the value of a literal",
     "tables/declare/analysis.py": "errors of Spark, and the plan that it analysed",
     "tables/declare/code_fingerprint.py": "names of modules, and addresses in texts of values",
     "tables/declare/declaration_files.py": "errors of Python",
@@ -116,7 +115,7 @@ def _is_quoted(before: str, after: str) -> bool:
 
 
 def _sources() -> Iterator[tuple[str, str]]:
-    return ((str(path.relative_to(ROOT)), path.read_text("utf-8")) for path in modules_in())
+    return ((str(path_of(path)), path.read_text("utf-8")) for path in modules_in())
 
 
 def test_no_text_is_quoted_by_hand() -> None:
@@ -139,7 +138,7 @@ def test_sql_is_read_by_regular_expressions_in_three_files() -> None:
 def test_impure_functions_of_spark_are_listed_once() -> None:
     rare = "monotonically_increasing_id", "input_file_block_start", "java_method"
     lists = {file for file, source in _sources() if any(name in source for name in rare)}
-    assert lists == {"infra/sql/impure_functions.py"}
+    assert lists == {"twofold_algebra/sql/impure_functions.py"}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ import pytest
 from tests import ROOT, is_test
 
 MAY_IMPORT: dict[str, set[str]] = {
+    "twofold_algebra": set(),
+    "twofold_archive": set(),
     "infra": set(),
     "quality": {"infra"},
     "tables": {"infra", "quality"},
@@ -28,24 +30,27 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dags": {"infra", "tables"},
     "testing": {"infra", "quality", "tables", "streaming", "batch"},
 }
-MAY_IMPORT |= {"cli": set(MAY_IMPORT) - {"testing"}}
-MAY_IMPORT |= {"features": set(MAY_IMPORT)}
-MAY_IMPORT |= {"demo": set(MAY_IMPORT)}
+PACKAGES = {room for room in MAY_IMPORT if room.startswith("twofold_")}
+"""All rooms may import them, and they no room."""
+MAY_IMPORT |= {"cli": set(MAY_IMPORT) - {"testing"} - PACKAGES}
+MAY_IMPORT |= {"features": set(MAY_IMPORT) - PACKAGES}
+MAY_IMPORT |= {"demo": set(MAY_IMPORT) - PACKAGES}
 ORDER = (
-    ("infra/sql",),
+    ("twofold_algebra/sql",),
+    ("twofold_algebra",),
+    ("twofold_algebra/reading",),
+    ("twofold_archive/format",),
+    ("twofold_archive",),
     ("infra",),
     ("infra/project",),
     ("infra/rows", "infra/process", "infra/text"),
     ("infra/kafka", "infra/airflow", "infra/spark", "infra/postgres"),
-    ("infra/archive/format",),
     ("infra/archive",),
     ("infra/encodings",),
     ("infra/encodings/json", "infra/encodings/avro", "infra/encodings/protobuf"),
     ("infra/capture", "infra/delta", "infra/webhooks"),
     ("infra/keys",),
     ("quality",),
-    ("tables/algebra",),
-    ("tables/algebra/reading",),
     ("tables/declare/refusals", "tables/declare/outputs", "tables/declare/records"),
     ("tables/declare",),
     ("tables/declare/functions", "tables/declare/sources"),
@@ -76,7 +81,7 @@ ORDER = (
     ("demo/traffic/expected",),
     ("demo/run",),
 )
-"""The folders of the rooms, lowest first: one imports only those before it, and none of the same line."""
+"""The folders of packages and rooms, lowest first: one imports only those before it, and none of the same line."""
 RANK = {folder: number for number, folders in enumerate(ORDER) for folder in folders}
 WORDS = "features.words"
 """It is made from the features, for editors and checkers of types; a word is loaded when it is used."""
@@ -96,9 +101,20 @@ def imports_of(source: str) -> Iterator[tuple[str, int]]:
             yield ("." * node.level + (node.module or "").removeprefix("twofold."), node.lineno)
 
 
+def place_of(room: str) -> Path:
+    """The folder of a room or a package."""
+    return (ROOT / "src" if room in PACKAGES else ROOT) / room
+
+
+def path_of(file: Path) -> Path:
+    """The path of a file as its module is called."""
+    return file.relative_to(ROOT / "src" if file.is_relative_to(ROOT / "src") else ROOT)
+
+
 def trespasses(room: str, source: str) -> list[str]:
     """Imports that a file of the room must not hold."""
-    forbidden = set(MAY_IMPORT) - MAY_IMPORT[room] - {room} | {"tests", "benchmarks", "peers"}
+    others = set(MAY_IMPORT) if room in PACKAGES else set(MAY_IMPORT) - PACKAGES
+    forbidden = others - MAY_IMPORT[room] - {room} | {"tests", "benchmarks", "peers", "packages", "twofold"}
     return [
         f"line {line}: {module}"
         for module, line in imports_of(source)
@@ -116,17 +132,15 @@ def files_of(folder: Path, suffix: str = "") -> Iterator[Path]:
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_room_imports_only_the_rooms_below_it(room: str) -> None:
     found = {
-        str(path.relative_to(ROOT)): wrong
-        for path in modules_in(room)
-        if (wrong := trespasses(room, path.read_text("utf-8")))
+        str(path_of(path)): wrong for path in modules_in(room) if (wrong := trespasses(room, path.read_text("utf-8")))
     }
     assert found == {}
 
 
 def test_a_folder_imports_only_the_folders_before_it() -> None:
-    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in modules_in()}
+    modules = {".".join(path_of(path).with_suffix("").parts): path for path in modules_in()}
     upwards = [
-        f"{'.'.join(path.relative_to(ROOT).parts)}:{line}: {target}"
+        f"{path_of(path)}:{line}: {target}"
         for name, path in modules.items()
         if name != "cli.__main__"
         for target, line in _targets(path.read_text("utf-8"), modules)
@@ -137,7 +151,7 @@ def test_a_folder_imports_only_the_folders_before_it() -> None:
 
 def test_no_module_imports_itself_through_others() -> None:
     """Also where the import is in a function, or for types alone."""
-    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in modules_in()}
+    modules = {".".join(path_of(path).with_suffix("").parts): path for path in modules_in()}
     imported = {
         name: {target for target, _ in _targets(path.read_text("utf-8"), modules) if target != name}
         for name, path in modules.items()
@@ -152,12 +166,12 @@ def test_every_folder_has_a_place_in_the_order() -> None:
 
 
 def modules_in(*rooms: str) -> Iterator[Path]:
-    paths = (path for room in rooms or MAY_IMPORT for path in files_of(ROOT / room, ".py"))
+    paths = (path for room in rooms or MAY_IMPORT for path in files_of(place_of(room), ".py"))
     return (path for path in paths if not is_test(path.relative_to(ROOT)))
 
 
 def _folder(path: Path) -> str:
-    folder = path.relative_to(ROOT).parent
+    folder = path_of(path).parent
     return "demo/tables/DOMAIN" if folder.is_relative_to("demo/tables") else str(folder)
 
 
@@ -213,9 +227,9 @@ def test_an_import_for_types_alone_and_a_relative_one_count() -> None:
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_package_is_the_one_of_this_checkout(room: str) -> None:
-    package = importlib.import_module(f"twofold.{room}")
+    package = importlib.import_module(room if room in PACKAGES else f"twofold.{room}")
     assert package.__file__ is not None
-    assert Path(package.__file__).resolve() == ROOT / room / "__init__.py"
+    assert Path(package.__file__).resolve() == (place_of(room) / "__init__.py").resolve()
 
 
 def test_no_installed_distribution_claims_the_name_of_a_room() -> None:

@@ -12,7 +12,6 @@ from twofold.batch.late_rows import Late, late_rows
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import duckdb_utc, query
 from twofold.infra.offset_ranges import Range, Spans, size, subtract, within
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
@@ -20,6 +19,7 @@ from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.ingested_offsets import offsets_at, read_ingested_offsets
 from twofold.tables.refresh.events.lost_offsets import gaps, places
 from twofold.tables.refresh.events.transaction_offsets import in_transactions
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

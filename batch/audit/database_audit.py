@@ -26,7 +26,7 @@ from twofold.infra.capture.table_catalog import CatalogColumn, columns_of
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import CaptureFailed
 from twofold.infra.postgres.database_connection import connected
-from twofold.infra.sql.names import DUCKDB, POSTGRES
+from twofold_algebra.sql.names import DUCKDB, POSTGRES
 
 if TYPE_CHECKING:
     from psycopg.rows import TupleRow

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from twofold.infra.instants import DAY_MS
 from twofold.infra.rows.rows import cast_like, without_maps
-from twofold.infra.sql.names import SPARK
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.json_values import EXACT_JSON
 from twofold.tables.refresh.row_diff import matching
+from twofold_algebra.sql.names import SPARK
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from twofold.batch.audit import topic_certificates
 from twofold.batch.audit.hash_buckets import compare_groups
-from twofold.infra.kafka.record_columns import RECORD
+from twofold_archive.format.record_columns import RECORD
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,10 +16,10 @@ from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import Lake, described
 from twofold.infra.instants import epoch_ms
-from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import TIMESTAMP
+from twofold_algebra.sql.names import DATAFUSION
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

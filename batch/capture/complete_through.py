@@ -16,13 +16,13 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.encodings.record_format import MARK
 from twofold.infra.errors import BadArgument, CaptureFailed
-from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.declare.metadata_columns import OFFSET
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.rewound import next_versions
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold_algebra.sql.names import DATAFUSION
 
 _NEWEST = """
     SELECT cdc_snapshot AS snapshot, coalesce(max(cdc_commit_lsn) FILTER (cdc_lsn = 0), 0) AS since

@@ -16,7 +16,7 @@ from twofold.infra.capture.debezium_decoder import EPOCH, EPOCH_DAY, DebeziumPar
 from twofold.infra.delta.lake import QUARANTINE
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import CaptureFailed
-from twofold.infra.sql.names import DUCKDB
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,8 @@ from twofold.batch.ledgers.run_result import RunResult
 from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.registry import load
+from twofold_algebra.sql.names import DUCKDB
 
 MOST_ROWS = 5
 

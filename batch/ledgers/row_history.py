@@ -19,13 +19,13 @@ from twofold.infra.delta.logged_commit import LoggedCommit
 from twofold.infra.duckdb_session import query
 from twofold.infra.instants import EPOCH, from_epoch_ms
 from twofold.infra.project.project import project
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.code_fingerprint import fingerprint
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.json_values import to_plain_json
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
-    from twofold.infra.archive.read_plan import Archive
+    from twofold_archive.read_plan import Archive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,10 +24,10 @@ from twofold.infra.delta.lake import Lake, described
 from twofold.infra.delta.logged_commit import LoggedCommit
 from twofold.infra.errors import ChangesGone
 from twofold.infra.instants import epoch_ms
-from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.events.record_decoder import TIMESTAMP
 from twofold.tables.refresh.json_values import to_json, to_plain_json
+from twofold_algebra.sql.names import DATAFUSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,13 +18,13 @@ from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import TwofoldError
 from twofold.infra.keys.ended_keys import FORGOTTEN, SCHEMA
 from twofold.infra.keys.key_store import KeyState, KeyStore
-from twofold.infra.sql.names import DATAFUSION
 from twofold.outputs.revealed_places import Place, revealed_places
 from twofold.outputs.targets.open_target import open_target
 from twofold.outputs.view import View
 from twofold.tables.declare.outputs.output import Output, kinds
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
+from twofold_algebra.sql.names import DATAFUSION
 
 _ALWAYS = (
     f"Older backups of the keys have the key, until `{COMMAND} keys rotate` and the end of the old key of keys.",

@@ -11,9 +11,9 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, nearest
 from twofold.infra.keys.ciphertext import START, unseal
 from twofold.infra.keys.key_store import KeyStore, Person
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.personal import owners_of
 from twofold.tables.declare.registry import Registry
+from twofold_algebra.sql.names import DUCKDB
 
 Rows = list[dict[str, Any]]
 

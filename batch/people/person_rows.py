@@ -10,7 +10,7 @@ import pyarrow as pa
 from twofold.infra.duckdb_session import query
 from twofold.infra.keys.ciphertext import PATTERN, START, Key, name_of, unseal
 from twofold.infra.keys.key_store import KeyStore
-from twofold.infra.sql.names import DUCKDB
+from twofold_algebra.sql.names import DUCKDB
 
 _NESTED = r"enc:1:[A-Za-z0-9_-]{22}:[A-Za-z0-9_-]{128,}"
 """A text that can hold another one."""

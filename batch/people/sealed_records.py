@@ -12,15 +12,15 @@ from twofold.infra import COMMAND
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import BadArgument
-from twofold.infra.kafka.record_columns import HEADERS
 from twofold.infra.keys.ciphertext import RECORD, unseal
 from twofold.infra.keys.key_store import KeyStore
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import Decoder, raw_columns
 from twofold.tables.refresh.events.record_sealer import PersonCover, RecordSealer
+from twofold_algebra.sql.names import DUCKDB
+from twofold_archive.format.record_columns import HEADERS
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

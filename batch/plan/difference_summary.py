@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from twofold.infra.delta.delta_writer import BEFORE, CHANGE
 from twofold.infra.duckdb_session import duckdb_utc, parquet
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.refresh.json_values import to_plain_json
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

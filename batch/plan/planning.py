@@ -36,7 +36,6 @@ from twofold.infra.delta.logged_commit import LoggedCommit
 from twofold.infra.duckdb_session import query
 from twofold.infra.rows.rows import are_here
 from twofold.infra.rows.sizes import CHANGED, is_small
-from twofold.infra.sql.names import SPARK
 from twofold.outputs.copy_comparison import rows_that_change
 from twofold.outputs.view import View
 from twofold.tables.declare.code_fingerprint import digest
@@ -48,6 +47,7 @@ from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold_algebra.sql.names import SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,11 +14,11 @@ from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import BadArgument
 from twofold.infra.offset_ranges import condition
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, raw_columns
 from twofold.tables.refresh.open_platform import Platform
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

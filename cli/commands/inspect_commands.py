@@ -17,8 +17,8 @@ from twofold.cli.console import Json, make_table, out, print_json
 from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
-from twofold.infra.sql.names import DUCKDB
 from twofold.infra.text.printable import NOTHING, harmless, shown, shown_age, shown_duration
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from twofold.batch.ledgers.audit_history import LastAudit

@@ -19,12 +19,12 @@ from twofold.demo.traffic.table_diff import compare
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.kafka.topic_admin import offsets
 from twofold.infra.project.settings import Settings
-from twofold.infra.sql.names import DUCKDB
 from twofold.outputs.copy_comparison import compare_copy
 from twofold.outputs.targets.open_target import open_target
 from twofold.status.fold import Facts
 from twofold.streaming.query.progress import last_of
 from twofold.tables.declare.code_fingerprint import fingerprint
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from twofold.infra.kafka.topic_admin import PartitionOffsets

@@ -25,13 +25,13 @@ from twofold.infra.kafka.topic_admin import offsets
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.twofold_command import PROGRAM
 from twofold.infra.project.settings import Settings
-from twofold.infra.sql.names import DUCKDB
 from twofold.outputs.next_step import next_step
 from twofold.outputs.revealed_places import Place
 from twofold.outputs.targets.webhook_sender import WebhookSender
 from twofold.tables.declare.outputs.webhook_output import to_webhook
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
+from twofold_algebra.sql.names import DUCKDB
 
 Count = Callable[[int, int], None]
 NAME = "demo"

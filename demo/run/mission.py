@@ -17,8 +17,8 @@ from twofold.infra.offset_ranges import Ranges
 from twofold.infra.process.twofold_command import run_command
 from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings
-from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
+from twofold_algebra.sql.names import DATAFUSION
 
 
 def run_steps(settings: Settings, domain: str, day: date, chosen: Collection[str]) -> None:

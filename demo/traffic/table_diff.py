@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from twofold.infra.errors import SchemaMismatch
-from twofold.infra.sql.names import DUCKDB
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     import pyarrow as pa

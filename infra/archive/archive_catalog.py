@@ -6,30 +6,31 @@ import time
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from twofold.infra.archive.format.segment_metadata import TOPIC, Record, parse
-from twofold.infra.archive.format.segment_store import Store
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_manifest import archived, copied_segments
+from twofold.infra.archive.platform_archive import ArchiveFiles, PlatformArchive, own_errors
 from twofold.infra.errors import BrokerUnreachable
 from twofold.infra.kafka.topic_admin import reach
 from twofold.infra.project.settings import Settings
+from twofold_archive.format.segment_metadata import TOPIC, Record, parse
+from twofold_archive.format.segment_store import Store
+from twofold_archive.segment_manifest import archived, copied_segments
 
 TIMEOUT_S = 30.0
 
 
-def open_archive(settings: Settings, topics: Sequence[str]) -> Archive:
+def open_archive(settings: Settings, topics: Sequence[str]) -> PlatformArchive:
     """Opens the archive of these topics as of now; a topic that does not exist or is not tiered is empty in it.
 
     Raises:
         BrokerUnreachable: retryable.
-        UnknownMetadata: the broker writes metadata that this version cannot read.
+        TwofoldError: the broker writes metadata that this version cannot read.
     """
     with reach(settings) as client:
         described = client.describe_topics([*topics, TOPIC])
     ids = {topic["name"]: _uuid(topic["topic_id"]) for topic in described if topic["error_code"] == 0}
     records = _records(settings) if TOPIC in ids else iter(())
-    partitions = archived(copied_segments(records), {name: ids[name] for name in topics if name in ids})
-    return Archive(Store(settings.archive_uri), partitions)
+    with own_errors():
+        partitions = archived(copied_segments(records), {name: ids[name] for name in topics if name in ids})
+    return PlatformArchive(Store(ArchiveFiles(settings.archive_uri)), partitions)
 
 
 def _uuid(identity: object) -> UUID:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.read_tasks import read_task, tasks
-from twofold.infra.kafka.record_columns import COLUMNS, schema
-from twofold.infra.offset_ranges import RangesOf
+from twofold_archive.format.record_columns import COLUMNS, schema
+from twofold_archive.format.segment_store import Store
+from twofold_archive.read_plan import Archive, RangesOf
+from twofold_archive.read_tasks import read_task, tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,10 +34,10 @@ def frame(spark: SparkSession, archive: Archive, ranges: RangesOf, columns: Sequ
     # Spark estimates a log by the few numbers that it is read from, and would broadcast all of it to join it.
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     numbers = spark.range(0, len(work), 1, max(1, len(work)))
-    return numbers.mapInArrow(partial(_records, work), from_arrow_schema(schema(columns)))
+    return numbers.mapInArrow(partial(_records, archive.store, work), from_arrow_schema(schema(columns)))
 
 
-def _records(work: Sequence[bytes], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _records(store: Store, work: Sequence[bytes], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for piece in numbers:
         for number in piece.column(0).to_pylist():
-            yield from read_task(work[number])
+            yield from read_task(store, work[number])

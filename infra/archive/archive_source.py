@@ -13,12 +13,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from twofold.infra import COMMAND
 from twofold.infra.archive.archive_catalog import open_archive
-from twofold.infra.archive.read_plan import ArchivedBounds
-from twofold.infra.archive.read_tasks import read_task, tasks
+from twofold.infra.archive.platform_archive import own_errors
 from twofold.infra.errors import BadArgument, NotArchived
-from twofold.infra.kafka.record_columns import COLUMNS, schema
 from twofold.infra.offset_ranges import Ranges
 from twofold.infra.project.settings import Settings
+from twofold_archive.format.record_columns import COLUMNS, schema
+from twofold_archive.format.segment_store import Store
+from twofold_archive.read_plan import ArchivedBounds
+from twofold_archive.read_tasks import read_task, tasks
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -50,7 +52,8 @@ class ArchiveSource(DataSource):
     def schema(self) -> StructType:
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return from_arrow_schema(schema(_Asked.from_options(self.options).columns))
+        with own_errors():
+            return from_arrow_schema(schema(_Asked.from_options(self.options).columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _Reader(_Asked.from_options(self.options))
@@ -137,8 +140,8 @@ def _listed(partitions: Mapping[int, object] | Sequence[int]) -> str:
 
 
 class _Task(InputPartition):
-    def __init__(self, work: bytes) -> None:
-        self.work = work
+    def __init__(self, store: Store, work: bytes) -> None:
+        self.store, self.work = store, work
 
 
 class _Reader(DataSourceReader):
@@ -149,8 +152,9 @@ class _Reader(DataSourceReader):
         asked = self._asked
         archive = open_archive(asked.settings, [asked.topic])
         ranges = asked_ranges(asked.topic, archive.bounds(asked.topic), asked.starting, asked.ending)
-        return [_Task(work) for work in tasks(archive, {asked.topic: ranges}, asked.columns, os.cpu_count() or 1)]
+        work = tasks(archive, {asked.topic: ranges}, asked.columns, os.cpu_count() or 1)
+        return [_Task(archive.store, each) for each in work]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, _Task):
-            yield from read_task(partition.work)
+            yield from read_task(partition.store, partition.work)

@@ -10,13 +10,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from twofold.infra.archive.archive_frame import frame
-from twofold.infra.archive.read_plan import Archive, ArchivedBounds
 from twofold.infra.errors import LogGap, NotArchived
-from twofold.infra.kafka.record_columns import COLUMNS, HEADERS, schema
 from twofold.infra.kafka.spark_source import source_options
 from twofold.infra.kafka.topic_admin import PartitionOffsets, offsets
 from twofold.infra.offset_ranges import Ranges, batches_of_size
 from twofold.infra.project.settings import Settings
+from twofold_archive.format.record_columns import COLUMNS, HEADERS, schema
+from twofold_archive.read_plan import Archive, ArchivedBounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -29,7 +29,7 @@ from twofold.infra.errors import CaptureFailed, ConnectUnreachable, StatementRef
 from twofold.infra.postgres.database_connection import address, connected, query
 from twofold.infra.process.readiness import until_answered
 from twofold.infra.project.settings import Settings
-from twofold.infra.sql.names import POSTGRES
+from twofold_algebra.sql.names import POSTGRES
 
 RELEASE_S = 30.0  # how long a stopped connector may hold its slot
 

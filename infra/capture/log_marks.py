@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from twofold.infra.capture.captured_table import MARK_PREFIX
-from twofold.infra.sql.names import POSTGRES
+from twofold_algebra.sql.names import POSTGRES
 
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text"
 WRITE_MARK = f"SELECT pg_logical_emit_message(false, {POSTGRES.literal(MARK_PREFIX)}, {_NOW})"

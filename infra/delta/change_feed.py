@@ -12,7 +12,7 @@ from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import ChangesGone, ChangesUnread
-from twofold.infra.sql.names import DATAFUSION, DUCKDB
+from twofold_algebra.sql.names import DATAFUSION, DUCKDB
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

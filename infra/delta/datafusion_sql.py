@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twofold.infra.instants import epoch_ms
-from twofold.infra.sql.names import DATAFUSION
+from twofold_algebra.sql.names import DATAFUSION
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

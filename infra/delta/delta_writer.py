@@ -25,7 +25,7 @@ from twofold.infra.delta.open_table import OpenTable
 from twofold.infra.delta.trim import Trim
 from twofold.infra.errors import QualityFailed, SchemaMismatch, WriteConflict
 from twofold.infra.rows.rows import are_here, column_names, column_types, dialect_of, here, in_spark, run_sql
-from twofold.infra.sql.names import DATAFUSION, SPARK, Dialect
+from twofold_algebra.sql.names import DATAFUSION, SPARK, Dialect
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable

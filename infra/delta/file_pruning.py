@@ -25,7 +25,7 @@ from twofold.infra.delta.file_statistics import with_true_bounds
 from twofold.infra.duckdb_session import duckdb_utc, parquet
 from twofold.infra.instants import DAY_MS, Interval, epoch_ms_of
 from twofold.infra.rows.sizes import held_if_small
-from twofold.infra.sql.names import DUCKDB
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

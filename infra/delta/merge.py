@@ -13,7 +13,7 @@ from twofold.infra.delta.compaction import after_commit
 from twofold.infra.delta.datafusion_sql import span
 from twofold.infra.delta.file_statistics import parquet_properties
 from twofold.infra.rows.rows import without_maps
-from twofold.infra.sql.names import DATAFUSION, SPARK, Dialect
+from twofold_algebra.sql.names import DATAFUSION, SPARK, Dialect
 
 if TYPE_CHECKING:
     import pyarrow as pa

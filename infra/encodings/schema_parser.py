@@ -18,7 +18,7 @@ from twofold.infra.encodings.record_format import BadSchema, Misfit, RecordForma
 from twofold.infra.encodings.schema_files import Schema, SchemaFiles
 from twofold.infra.encodings.schema_framing import HEADER, Framed, framed
 from twofold.infra.encodings.schema_lookup import find_schema
-from twofold.infra.kafka.record_columns import HEADERS
+from twofold_archive.format.record_columns import HEADERS
 
 Reading = TypeVar("Reading")
 

@@ -16,7 +16,7 @@ from twofold.infra.process.ports import HOST
 from twofold.infra.process.readiness import until_answered
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project.settings import Settings
-from twofold.infra.sql.names import POSTGRES
+from twofold_algebra.sql.names import POSTGRES
 
 NAME = "database"
 READY_S = 180.0

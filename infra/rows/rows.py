@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 import pyarrow as pa
 
 from twofold.infra.duckdb_session import query
-from twofold.infra.sql.names import DUCKDB, SPARK, Dialect
+from twofold_algebra.sql.names import DUCKDB, SPARK, Dialect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twofold.infra.spark.spark_session import tune_for_batch_size
-from twofold.infra.sql.names import SPARK
+from twofold_algebra.sql.names import SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,9 +15,13 @@ from twofold.infra import COMMAND
 from twofold.infra.delta.delta_writer import BEFORE, CHANGE
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting, WriteConflict
-from twofold.infra.postgres.database_connection import Connection, connected_to, parsed_address, supervised_address
+from twofold.infra.postgres.database_connection import (
+    Connection,
+    connected_to,
+    parsed_address,
+    supervised_address,
+)
 from twofold.infra.private_file import destination
-from twofold.infra.sql.names import POSTGRES
 from twofold.outputs.output_target import Target
 from twofold.outputs.position import Position
 from twofold.outputs.refused_rows import Refused, record_refused
@@ -26,6 +30,7 @@ from twofold.outputs.targets.postgres_types import as_read, as_rows, as_texts, c
 from twofold.outputs.view import KEY
 from twofold.tables.declare.outputs.output import Output
 from twofold.tables.declare.outputs.postgres_output import COPIES
+from twofold_algebra.sql.names import POSTGRES
 
 POSITIONS = "_twofold.outputs"
 _TIMEOUT_S = 600.0

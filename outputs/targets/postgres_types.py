@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.types as is_type
 
 from twofold.infra.duckdb_session import query
-from twofold.infra.sql.names import DUCKDB, POSTGRES
 from twofold.outputs.targets.json_rows import read_back
 from twofold.tables.refresh.json_values import to_plain_json
+from twofold_algebra.sql.names import DUCKDB, POSTGRES
 
 _ERA = r"regexp_replace({0}::VARCHAR, '^(\S+) \(BC\)(.*)$', '\1\2 BC')"
 """DuckDB writes the era behind the date, PostgreSQL reads it at the end."""

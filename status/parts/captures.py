@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from twofold.infra.errors import CaptureFailed
 from twofold.infra.project.chosen_domains import relay_name
-from twofold.infra.sql.names import POSTGRES
+from twofold_algebra.sql.names import POSTGRES
 
 if TYPE_CHECKING:
     from twofold.infra.capture.captured_table import CaptureState

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.instants import epoch_ms
-from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from twofold.tables.declare.personal import personal_columns, sealed_rule
 from twofold.tables.declare.registry import Registry
+from twofold_algebra.sql.names import DATAFUSION
 
 DAYS = 7
 """A record is a problem for so long after it was appended."""

@@ -17,16 +17,15 @@ from twofold.infra import DOCS
 from twofold.infra.archive.archive_catalog import open_archive
 from twofold.infra.archive.archive_frame import frame
 from twofold.infra.archive.log_union import broker_frame
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_reader import read_all
+from twofold.infra.archive.platform_archive import PlatformArchive
 from twofold.infra.errors import BrokerUnreachable, LogGap
-from twofold.infra.kafka.record_columns import schema
 from twofold.infra.kafka.topic_admin import PartitionOffsets, offsets, topic_ids
 from twofold.infra.offset_ranges import Ranges, RangesOf
 from twofold.infra.rows.sizes import is_small
 from twofold.streaming.ingest.catch_up_plan import OffsetSegment, Source, begin, chunks, offset_segments, stages
 from twofold.streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
 from twofold.tables.refresh.events.lost_offsets import Gap, record
+from twofold_archive.format.record_columns import schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,7 +82,7 @@ class CatchUp:
         self.topics = list(feeds)
 
     @cached_property
-    def _archive(self) -> Archive:
+    def _archive(self) -> PlatformArchive:
         return open_archive(self._settings, list(self._feeds))
 
     def plan(self, checkpointed: Offsets) -> CatchUpPlan:
@@ -206,7 +205,7 @@ class CatchUp:
         columns, size, rows_of = self._feeds[topic].raw_columns, 0, []
         if not is_small(self._settings, records):
             return None
-        for batch in read_all(self._archive.plan({topic: ranges}), self._archive.store, columns):
+        for batch in self._archive.read({topic: ranges}, columns):
             size += batch.nbytes
             if not is_small(self._settings, records, record_bytes=size):
                 return None

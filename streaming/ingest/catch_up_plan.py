@@ -8,10 +8,10 @@ from itertools import zip_longest
 from typing import Literal
 
 from twofold.infra.archive.log_union import stretches
-from twofold.infra.archive.read_plan import ArchivedBounds
 from twofold.infra.kafka.topic_admin import PartitionOffsets
 from twofold.infra.offset_ranges import Range, RangesOf
 from twofold.tables.refresh.events.ingested_offsets import IngestedOffsets
+from twofold_archive.read_plan import ArchivedBounds
 
 Source = Literal["archive", "broker", "nowhere"]
 

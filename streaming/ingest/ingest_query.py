@@ -16,13 +16,11 @@ import pyarrow.compute as pc
 from twofold.infra.delta.compaction import compact
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BrokerUnreachable, LogGap
-from twofold.infra.kafka.record_columns import HEADERS
 from twofold.infra.kafka.spark_source import source_options
 from twofold.infra.kafka.topic_admin import KeptAdmin
 from twofold.infra.offset_ranges import Ranges, RangesOf
 from twofold.infra.process.kept_running import Running
 from twofold.infra.rows.sizes import INGESTED, is_small
-from twofold.infra.sql.names import SPARK
 from twofold.streaming.ingest.catch_up import CatchUp, Offsets, require_same_log
 from twofold.streaming.ingest.excluded_topics import ExcludedTopics
 from twofold.streaming.ingest.idle_topics import Heartbeat, due
@@ -32,6 +30,8 @@ from twofold.streaming.query.progress import Progress, write
 from twofold.streaming.query.step_shares import FEW, Shares
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold_algebra.sql.names import SPARK
+from twofold_archive.format.record_columns import HEADERS
 
 if TYPE_CHECKING:
     import pyarrow as pa

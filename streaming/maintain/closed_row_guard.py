@@ -10,11 +10,11 @@ from twofold.infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.duckdb_session import duckdb_utc
 from twofold.infra.spark.spark_literals import instant_of
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.acceptance import STREAM
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,21 +8,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twofold.infra.errors import BadDeclaration, TwofoldError, nearest
-from twofold.infra.spark.lazy_frames import AsksForRows, only_lazily
-from twofold.infra.sql.impure_functions import IMPURE
-from twofold.infra.sql.names import SPARK
-from twofold.tables.algebra.mistake_list import require_none
-from twofold.tables.algebra.plan_mistakes import ASKS_FOR_ROWS, IMPURE_FUNCTION, NO_SUCH_COLUMN, OPEN_PART
-from twofold.tables.algebra.reading.called_functions import impure_function
-from twofold.tables.algebra.refusal import Refusal
-from twofold.tables.algebra.spark_functions import NEED_ORDER, ORDERED
-from twofold.tables.algebra.times import window_times
 from twofold.tables.declare.inference import RECORD
+from twofold.tables.declare.refusals.declaration_refusal import error_of
+from twofold.tables.declare.refusals.mistake_list import require_none
 from twofold.tables.declare.refusals.refused_names import NOT_RETURNED, PLATFORM, not_returned
 from twofold.tables.declare.refusals.refused_types import COLLATED, UNORDERED, UNSTORED, UNTIMELY
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import NAMING, Table
 from twofold.tables.declare.topic import Topic
+from twofold_algebra.algebra_errors import Unreadable
+from twofold_algebra.plan_mistakes import ASKS_FOR_ROWS, IMPURE_FUNCTION, NO_SUCH_COLUMN, OPEN_PART
+from twofold_algebra.reading.called_functions import impure_function
+from twofold_algebra.reading.lazy_frames import AsksForRows, only_lazily
+from twofold_algebra.refusal import Refusal
+from twofold_algebra.spark_functions import NEED_ORDER, ORDERED
+from twofold_algebra.sql.impure_functions import IMPURE
+from twofold_algebra.sql.names import SPARK
+from twofold_algebra.times import window_times
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,8 +181,7 @@ def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclara
     if unknown:
         name = unknown[1].replace("`", "")
         hint = nearest(name.split(".")[-1], known, f"Its inputs have {', '.join(known)}.")
-        fault = NO_SUCH_COLUMN.error(column=name, near_names=hint)
-        return BadDeclaration(f"{place} {fault.message}", hint=fault.hint)
+        return error_of(NO_SUCH_COLUMN.mistake(column=name, near_names=hint), f"{place} ")
     line = text.split("\n")[0]
     while (shorter := _AROUND.sub("", line)) != line:
         line = shorter
@@ -294,15 +295,13 @@ def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
     """Finds an impure Spark function, by the plan without data if there is one, else by the analysed plan."""
     try:
         name = impure_function(table.derive, table.inputs)
-    except BadDeclaration:
+    except Unreadable:
         impure = _IMPURE.search(_plan(rows))
         name = impure and (impure[1] or impure[2])
     if not name:
         return None
-    fault = IMPURE_FUNCTION.error(function=name)
-    return BadDeclaration(
-        f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} {fault.message}", hint=fault.hint
-    )
+    place = f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} "
+    return error_of(IMPURE_FUNCTION.mistake(function=name), place)
 
 
 _OPEN_FUNCTIONS = "|".join(sorted({*ORDERED, *NEED_ORDER}))
@@ -317,7 +316,7 @@ def open_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
     """Finds what depends on the order of rows, in the analysed plan of a function that cannot be read without data."""
     try:
         impure_function(table.derive, table.inputs)
-    except BadDeclaration:
+    except Unreadable:
         if call := _OPEN.search(_plan(rows)):
             return _mistake(table, OPEN_PART, function=next(filter(None, call.groups())), reason="the whole function")
     return None
@@ -342,8 +341,7 @@ def _not_returned(table: Table, what: str, missing: Sequence[str], columns: Sequ
 
 
 def _mistake(table: Table, refusal: Refusal, **details: object) -> BadDeclaration:
-    fault = refusal.error(**details)
-    return BadDeclaration(f"tables/{table.domain}/{table.name}.py: {fault.message}", hint=fault.hint)
+    return error_of(refusal.mistake(**details), f"tables/{table.domain}/{table.name}.py: ")
 
 
 def _plan(rows: DataFrame) -> str:

@@ -48,9 +48,9 @@ from twofold.infra.python_values import (
     sorted_by_name,
 )
 from twofold.quality.rule import TABLE_METHODS, Rule
-from twofold.tables.algebra.code_mistakes import SET_ORDER, Use, is_impure, name_of
-from twofold.tables.algebra.mistake_list import require_none
 from twofold.tables.declare.parameter_checks import BOUND
+from twofold.tables.declare.refusals.code_mistakes import SET_ORDER, Use, is_impure, name_of
+from twofold.tables.declare.refusals.mistake_list import require_none
 from twofold.tables.declare.spark_names import SparkName
 from twofold.tables.declare.table import Table, table
 from twofold.tables.declare.topic import Topic

@@ -19,12 +19,12 @@ from twofold.infra import DOCS
 from twofold.infra.errors import BadDeclaration, TwofoldError, Unproved
 from twofold.infra.extras import missing_tool
 from twofold.infra.project.project import project
-from twofold.tables.algebra.code_mistakes import purity_mistakes
-from twofold.tables.algebra.mistake_list import found_by, require_none, split
 from twofold.tables.declare import metadata_columns
 from twofold.tables.declare.code_fingerprint import Code, read_code, read_origin
 from twofold.tables.declare.metadata_columns import described_columns
 from twofold.tables.declare.parameter_checks import BOUND, NAME, require_columns, require_known
+from twofold.tables.declare.refusals.code_mistakes import purity_mistakes
+from twofold.tables.declare.refusals.mistake_list import found_by, require_none, split
 from twofold.tables.declare.refusals.refused_names import HEAVY_IMPORT
 from twofold.tables.declare.table import Draft
 from twofold.tables.declare.topic import DeviceClock, Topic

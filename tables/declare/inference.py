@@ -17,9 +17,22 @@ from typing import Any
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.duration import parse_duration
 from twofold.infra.errors import BadDeclaration, Unproved
-from twofold.infra.spark.lazy_frames import AsksForRows
-from twofold.tables.algebra import spark_functions
-from twofold.tables.algebra.dependencies import (
+from twofold.tables.declare.declaration_files import DeclarationFile
+from twofold.tables.declare.refusals.declaration_refusal import error_of
+from twofold.tables.declare.refusals.mistake_list import require_none
+from twofold.tables.declare.refusals.refused_keys import (
+    KEY_OF_ONE_ROW,
+    MISSING,
+    OTHER_COLUMN,
+    OTHER_GROUPS,
+    OTHER_SCOPE,
+)
+from twofold.tables.declare.refusals.refused_names import NOT_RETURNED, not_returned
+from twofold.tables.declare.refusals.refused_times import NEAR, OTHER_TIME
+from twofold.tables.declare.table import NAMING, Draft, Table
+from twofold.tables.declare.topic import Topic
+from twofold_algebra import algebra_errors
+from twofold_algebra.dependencies import (
     by_source,
     copied,
     influences,
@@ -32,14 +45,13 @@ from twofold.tables.algebra.dependencies import (
     unknown_in,
     untraced,
 )
-from twofold.tables.algebra.expression_sql import sql_of
-from twofold.tables.algebra.keys import determined, is_time_window, keys, missing_of_key
-from twofold.tables.algebra.mistake_list import require_none
-from twofold.tables.algebra.plan_mistakes import ASKS_FOR_ROWS, find_mistakes
-from twofold.tables.algebra.reading.connect_plan import read_function
-from twofold.tables.algebra.reading.expression_text import fault_of
-from twofold.tables.algebra.refusal import PlanMistake
-from twofold.tables.algebra.relations import (
+from twofold_algebra.expression_sql import sql_of
+from twofold_algebra.keys import determined, is_time_window, keys, missing_of_key
+from twofold_algebra.plan_mistakes import ASKS_FOR_ROWS, find_mistakes
+from twofold_algebra.reading.connect_plan import read_function
+from twofold_algebra.reading.expression_text import fault_of
+from twofold_algebra.refusal import PlanMistake
+from twofold_algebra.relations import (
     Call,
     Column,
     Distinct,
@@ -51,23 +63,11 @@ from twofold.tables.algebra.relations import (
     parts,
     relations,
 )
-from twofold.tables.algebra.relations import Source as Input
-from twofold.tables.algebra.times import TimeFacts, times_of, window_start, with_window_times
-from twofold.tables.algebra.value_kinds import is_exact, kind_of
-from twofold.tables.declare.declaration_files import DeclarationFile
-from twofold.tables.declare.refusals.refused_keys import (
-    KEY_OF_ONE_ROW,
-    MISSING,
-    OTHER_COLUMN,
-    OTHER_GROUPS,
-    OTHER_SCOPE,
-)
-from twofold.tables.declare.refusals.refused_names import NOT_RETURNED, not_returned
-from twofold.tables.declare.refusals.refused_times import NEAR, OTHER_TIME
-from twofold.tables.declare.table import NAMING, Draft, Table
-from twofold.tables.declare.topic import Topic
+from twofold_algebra.relations import Source as Input
+from twofold_algebra.times import TimeFacts, times_of, window_start, with_window_times
+from twofold_algebra.value_kinds import is_exact, kind_of
 
-_ALGEBRA = Path(spark_functions.__file__).parent
+_ALGEBRA = Path(algebra_errors.__file__).parent
 INFERRED = ("primary_key", "recompute_by", "scope_columns", "event_time", "depends_within", "closes_at", "ends_at")
 """The parameters that can be left to the function."""
 UNREAD = "what only Spark can read"
@@ -182,9 +182,7 @@ def _missing(inferred: Mapping[str, Any], inference: Inference) -> Iterator[BadD
 def plan_mistakes(derive: Callable[..., object], inference: Inference, *, on_stream: bool) -> list[BadDeclaration]:
     """Returns the mistakes that the plan of a function shows: those that only a stream cannot run, or all others."""
     return [
-        (Unproved if mistake.runs and not on_stream else BadDeclaration)(
-            f"{derive.__name__} {mistake.message}", hint=mistake.hint
-        )
+        error_of(mistake, f"{derive.__name__} ", Unproved if mistake.runs and not on_stream else BadDeclaration)
         for mistake in inference.mistakes
         if mistake.only_on_stream == on_stream
     ]
@@ -199,11 +197,11 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
     """
     try:
         root = read_function(draft.derive, columns, {name: _kinds(source) for name, source in sources.items()})
-    except BadDeclaration as fault:
+    except algebra_errors.Unreadable as fault:
         # A function that cannot be read may make a row of several.
-        unread = Inference(reasons=dict.fromkeys(("primary_key", "recompute_by"), fault.message), several=UNREAD)
-        if isinstance(asked := fault.__cause__, AsksForRows):
-            return replace(unread, mistakes=[replace(ASKS_FOR_ROWS.mistake(function=asked.method), runs=False)])
+        unread = Inference(reasons=dict.fromkeys(("primary_key", "recompute_by"), str(fault)), several=UNREAD)
+        if fault.asks:
+            return replace(unread, mistakes=[replace(ASKS_FOR_ROWS.mistake(function=fault.asks), runs=False)])
         return unread
     given = [name for what in NAMING for name in draft.columns_of(what)]
     root, window = with_window_times(root, given, has_key="primary_key" in draft.given)

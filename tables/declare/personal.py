@@ -14,11 +14,11 @@ from twofold.infra.errors import BadDeclaration
 from twofold.infra.extras import require_extra
 from twofold.infra.keys.ciphertext import PATTERN
 from twofold.quality.rules import Rule, matches
-from twofold.tables.algebra.mistake_list import require_none
 from twofold.tables.declare.encodings import find_encoding
 from twofold.tables.declare.parameter_checks import NAME, require_columns
 from twofold.tables.declare.record_fields import Field
 from twofold.tables.declare.records.cover import CoveredType
+from twofold.tables.declare.refusals.mistake_list import require_none
 from twofold.tables.declare.topic import Topic
 
 _OF_JSON = (

@@ -16,7 +16,6 @@ from twofold.infra.errors import BadArgument, BadDeclaration, Unproved, nearest
 from twofold.infra.project.chosen_domains import chosen_domains
 from twofold.infra.project.project import project
 from twofold.infra.project.settings import Settings
-from twofold.tables.algebra.mistake_list import require_none, together_with
 from twofold.tables.declare.declaration_files import (
     QUARANTINE,
     RESERVED_DOMAIN,
@@ -31,6 +30,7 @@ from twofold.tables.declare.inference import RECORD, Inference, complete, kept, 
 from twofold.tables.declare.metadata_columns import copied_descriptions
 from twofold.tables.declare.outputs.output import Output, output_mistakes
 from twofold.tables.declare.parameter_checks import FACTS
+from twofold.tables.declare.refusals.mistake_list import require_none, together_with
 from twofold.tables.declare.refusals.refused_keys import NO_COLUMN, OPEN_KEY, TAKEN
 from twofold.tables.declare.refusals.refused_names import UNKNOWN_INPUT
 from twofold.tables.declare.refusals.refused_times import NEVER_CLOSES

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, overload
 from twofold.infra.duration import parse_duration
 from twofold.infra.errors import BadDeclaration
 from twofold.quality.rules import Rule
-from twofold.tables.algebra.expression_sql import column_of, names_in
-from twofold.tables.algebra.mistake_list import found_by, require_none
-from twofold.tables.algebra.reading.expression_text import fault_of, value_of
 from twofold.tables.declare.metadata_columns import described_columns
 from twofold.tables.declare.outputs.output import Output, require_outputs
 from twofold.tables.declare.parameter_checks import require_known, require_list, require_rules, set_fields
+from twofold.tables.declare.refusals.mistake_list import found_by, require_none
 from twofold.tables.declare.refusals.refused_keys import EMPTY_KEY, NO_SCOPE, NO_VALUE, TOLERANCE
 from twofold.tables.declare.refusals.refused_names import NO_INPUT
 from twofold.tables.declare.refusals.refused_times import CLOSES_LATER, CLOSES_WHEN, ENDS_WHEN, NEAR_WHAT
 from twofold.tables.declare.topic import Topic
+from twofold_algebra.expression_sql import column_of, names_in
+from twofold_algebra.reading.expression_text import fault_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from pyspark.sql import DataFrame
 
-    from twofold.tables.algebra.relations import Expr
+    from twofold_algebra.relations import Expr
 
     Derive = Callable[..., DataFrame]
 

@@ -12,9 +12,7 @@ from twofold.infra.encodings.column_types import FieldType, parse_type
 from twofold.infra.encodings.record_format import MARK, OPERATION, RecordFormat
 from twofold.infra.encodings.schema_files import SchemaFiles, read_schemas
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.sql.names import SPARK
 from twofold.quality.rules import RECORD_RULES, Rule
-from twofold.tables.algebra.mistake_list import found_by, require_none
 from twofold.tables.declare.encodings import find_encoding
 from twofold.tables.declare.metadata_columns import LOG_OFFSET, OFFSET, REST, TOMBSTONE
 from twofold.tables.declare.parameter_checks import (
@@ -28,6 +26,8 @@ from twofold.tables.declare.parameter_checks import (
 from twofold.tables.declare.record_fields import Field, record_types, require_fields
 from twofold.tables.declare.records.cover import Cover, CoveredType, find_cover
 from twofold.tables.declare.records.origin import PRODUCED, Origin
+from twofold.tables.declare.refusals.mistake_list import found_by, require_none
+from twofold_algebra.sql.names import SPARK
 
 _TOPIC_DURATIONS = ("local_retention", "max_future_skew", "idle_timeout")
 

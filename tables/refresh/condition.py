@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from twofold.infra.delta.file_pruning import ValueBounds
 from twofold.infra.instants import Interval
-from twofold.infra.sql.names import DUCKDB, SPARK, Dialect
-from twofold.tables.algebra.expression_sql import path_of, sql_of
-from twofold.tables.algebra.relations import Column, Expr
+from twofold_algebra.expression_sql import path_of, sql_of
+from twofold_algebra.relations import Column, Expr
+from twofold_algebra.sql.names import DUCKDB, SPARK, Dialect
 
 if TYPE_CHECKING:
     import pyarrow as pa

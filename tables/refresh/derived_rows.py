@@ -14,13 +14,13 @@ import pyarrow as pa
 from twofold.infra.delta.file_pruning import prune_files
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.rows.rows import R, are_here, column_names, dialect_of, run_sql, with_null
-from twofold.infra.sql.names import DUCKDB, SPARK
 from twofold.tables.declare.analysis import impure_call, rows_of, wrong_columns
 from twofold.tables.declare.inference import RECORD
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
 from twofold.tables.declare.table import Strategy, Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.row_diff import matching, same_key
+from twofold_algebra.sql.names import DUCKDB, SPARK
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

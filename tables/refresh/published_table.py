@@ -17,13 +17,13 @@ from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import QualityFailed, WriteConflict
 from twofold.infra.rows.rows import are_here, count, here, in_spark
-from twofold.infra.sql.names import DUCKDB
 from twofold.quality.rules import Rule
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.acceptance import REFRESH
 from twofold.tables.refresh.row_diff import difference, matching
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

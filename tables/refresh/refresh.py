@@ -29,7 +29,6 @@ from twofold.infra.rows.sizes import (
 )
 from twofold.infra.spark.plan_template import PlanTemplate, has_jvm
 from twofold.infra.spark.spark_session import tune_for_batch_size
-from twofold.infra.sql.names import DATAFUSION, SPARK
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Strategy, Table
@@ -47,6 +46,7 @@ from twofold.tables.refresh.derived_rows import (
 from twofold.tables.refresh.published_table import PublishedTable
 from twofold.tables.refresh.scope import Scope, everything, of_every_date
 from twofold.tables.refresh.scope_predicates import ScopeFilter, whole_rows, with_held_values
+from twofold_algebra.sql.names import DATAFUSION, SPARK
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

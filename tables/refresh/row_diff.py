@@ -20,9 +20,9 @@ from twofold.infra.rows.rows import (
     run_sql,
     without_maps,
 )
-from twofold.infra.sql.names import Dialect
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.json_values import to_plain_json
+from twofold_algebra.sql.names import Dialect
 
 if TYPE_CHECKING:
     from twofold.infra.rows.rows import Rows

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from twofold.infra.sql.impure_functions import names
-from twofold.infra.sql.names import SPARK
-from twofold.tables.algebra.expression_sql import names_in, sql_of
-from twofold.tables.algebra.relations import Call, Column, Expr, Literal
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
+from twofold_algebra.expression_sql import names_in, sql_of
+from twofold_algebra.relations import Call, Column, Expr, Literal
+from twofold_algebra.sql.impure_functions import names
+from twofold_algebra.sql.names import SPARK
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from twofold.infra.duckdb_session import duckdb_utc, query
 from twofold.infra.instants import Interval, from_epoch_ms
-from twofold.infra.sql.names import DATAFUSION, DUCKDB, SPARK, Dialect
-from twofold.tables.algebra.expression_sql import column_of
-from twofold.tables.algebra.relations import Column, Expr
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.condition import Condition, written_by
 from twofold.tables.refresh.row_diff import matching, same_key
 from twofold.tables.refresh.scope import Scope, coalesce, merged, whole
 from twofold.tables.refresh.scope_expressions import is_total
+from twofold_algebra.expression_sql import column_of
+from twofold_algebra.relations import Column, Expr
+from twofold_algebra.sql.names import DATAFUSION, DUCKDB, SPARK, Dialect
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -15,9 +15,9 @@ from twofold.batch.rewrite.replay import decode
 from twofold.infra.duckdb_session import duckdb_utc
 from twofold.infra.errors import BadArgument, NotArchived
 from twofold.infra.offset_ranges import Range, batches_of_size, size, subtract, within, without
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.record_fields import key
 from twofold.testing.worlds import World
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from twofold.infra.project.settings import Settings

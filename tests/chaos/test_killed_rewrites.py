@@ -24,10 +24,10 @@ from twofold.batch.changelog_check import unexplained_changes
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS
 from twofold.batch.ledgers.run_result import RUNS
 from twofold.infra.delta.lake import QUARANTINE, Lake
-from twofold.infra.kafka.record_columns import HEADERS_TYPE
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.shadow_lake import shadow_settings
 from twofold.testing.worlds import World
+from twofold_archive.format.record_columns import HEADERS_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -83,13 +83,13 @@ from twofold.infra.delta.trim import Trim
 from twofold.infra.errors import BadArgument, DefinitionChanged, PlanVoid, UnexplainedDifference, WriteConflict
 from twofold.infra.instants import epoch_ms
 from twofold.infra.project.settings import Settings
-from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.declare.metadata_columns import OFFSET
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.acceptance import Accepted, accepted_code, code_today
 from twofold.tables.refresh.events.record_decoder import Decoder
 from twofold.tables.refresh.open_platform import Platform
+from twofold_algebra.sql.names import DATAFUSION
 
 RUNS = 20 * (this_run.kills or this_run.worlds) or 2
 Batch = tuple[int, list[int], Decimal, float]

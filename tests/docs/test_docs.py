@@ -27,7 +27,9 @@ PAGES = [*(ROOT / name for name in OUTSIDE), *sorted((ROOT / "docs").rglob("*.md
 TEXT = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in PAGES}
 WRITING = TEXT["docs/how-to/write-a-table.md"]
 DECISIONS = sorted(name for name in TEXT if re.match(r"docs/adr/\d", name))
-ROOMS = "infra|quality|tables|streaming|batch|status|features|dags|testing|cli|demo|tests|docs|benchmarks|peers"
+ROOMS = (
+    "infra|quality|tables|streaming|batch|status|features|dags|testing|cli|demo|tests|docs|benchmarks|peers|packages"
+)
 
 
 MODULES = {path.name for room in (*ROOMS.split("|"), "docs") for path in (ROOT / room).rglob("*.py")}

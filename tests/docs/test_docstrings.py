@@ -14,7 +14,7 @@ import pytest
 from typer import Typer
 
 from tests import ROOT, is_test
-from tests.test_rooms import MAY_IMPORT
+from tests.test_rooms import MAY_IMPORT, path_of, place_of
 from twofold.cli.__main__ import app
 
 NOT_YET = ("tables/declare/topic.py", "demo/tables")
@@ -36,8 +36,8 @@ MODIFIER = re.compile(
 
 def docstrings(folder: str, kind: type[ast.AST] | tuple[type[ast.AST], ...]) -> Iterator[tuple[str, ast.AST, str]]:
     """Yields place, node and docstring of the definitions in a room, without those that are not held to it yet."""
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        name = str(path.relative_to(ROOT))
+    for path in sorted(place_of(folder).rglob("*.py")):
+        name = str(path_of(path))
         if name.startswith(NOT_YET) or is_test(path.relative_to(ROOT)):
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -15,8 +15,8 @@ from docs.parameter_examples import PARAMETER_EXAMPLES, SEEN
 from docs.refused_examples import EXAMPLES, REFUSALS, errors_of
 from tests import ROOT
 from tests.tables.declared import a_table
-from twofold.tables.algebra.refusal import Refusal
 from twofold.tables.declare.analysis import wrong_columns, wrong_types
+from twofold_algebra.refusal import Refusal
 
 PAGE = (ROOT / "docs" / "reference" / "refusals.md").read_text("utf-8")
 SHOWN = [(one, *pair) for one in REFUSALS for pair in EXAMPLES.get(one.name, [])]
@@ -87,18 +87,10 @@ def test_the_analysis_of_types_gives_the_error_of_the_page(refusal: Refusal) -> 
 WITHOUT_A_SHAPE = {
     "refusal.py": {"mistake"},
     "inference.py": {"kept"},
-    "analysis.py": {
-        "require_no_mistake",
-        "_explained",
-        "_wrong_rules",
-        "impure_call",
-        "_mistake",
-        "_wrong_tolerances",
-    },
+    "analysis.py": {"require_no_mistake", "_explained", "_wrong_rules", "_wrong_tolerances"},
     "registry.py": {"require_sound", "_in_order", "_check_inputs"},
     "table.py": {"__post_init__", "_require"},
     "mistake_list.py": {"require_none", "split"},
-    "function_plan.py": {"plan_of"},
 }
 """Functions that make an error of another one, or of one parameter or file without looking at the rest."""
 
@@ -118,7 +110,7 @@ def test_what_a_table_is_refused_for_is_a_refusal() -> None:
     declare = [
         ROOT / "tables" / "declare" / name for name in ("inference.py", "analysis.py", "registry.py", "table.py")
     ]
-    found = {
-        path.name: functions_that_make_errors(path) for path in (*(ROOT / "tables" / "algebra").rglob("*.py"), *declare)
-    }
+    folders = ROOT / "tables" / "declare" / "refusals", ROOT / "packages" / "twofold_algebra"
+    files = [*declare, *(path for folder in folders for path in folder.rglob("*.py"))]
+    found = {path.name: functions_that_make_errors(path) for path in files}
     assert {name: names for name, names in found.items() if names} == WITHOUT_A_SHAPE

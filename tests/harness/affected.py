@@ -49,7 +49,9 @@ def affected(root: Path, files: Collection[str], changed: Collection[str]) -> se
 
 
 def module_of(file: str) -> str:
-    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return (
+        re.sub(r"^packages/\w+/(?=twofold_)", "", file).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    )
 
 
 def needed(tree: ast.Module, modules: Mapping[str, str]) -> Iterator[str]:
@@ -98,7 +100,7 @@ def closure(starts: Iterable[str], needs: Mapping[str, set[str]]) -> set[str]:
 def tests_of_room(file: str, tests: Collection[str]) -> Iterable[str]:
     """All tests where no folder of tests has the name of the room; pages are of the room `docs`."""
     room = "docs" if file.endswith(".md") else file.partition("/")[0]
-    if room == "features":
+    if room in ("features", "packages"):
         folder = f"{'/'.join(Path(file).parts[:2])}/tests/"
     else:
         folder = f"{Path(file).parent}/" if room == "tests" else f"tests/{room}/"

@@ -29,6 +29,9 @@ FILES = {
     "tests/batch/test_killed.py": 'COMMAND = ["-m", "tests.worker"]',
     "tests/batch/test_patched.py": 'TARGET = "batch.rewrite.run"',
     "tests/docs/test_docs.py": "",
+    "packages/twofold_x/twofold_x/algebra.py": "",
+    "packages/twofold_x/twofold_x/lonely.py": "",
+    "packages/twofold_x/tests/test_algebra.py": "import twofold_x.algebra",
 }
 BATCH = {f"tests/batch/test_{name}.py" for name in ("rewrite", "types", "killed", "patched")}
 OF_REWRITE = BATCH - {"tests/batch/test_types.py"}
@@ -42,8 +45,10 @@ ALL = {file for file in FILES if "/test_" in file}
         (["batch/rewrite.py"], OF_REWRITE),
         (["batch/types.py"], {"tests/batch/test_types.py"}),
         (["infra/disk.py"], {*OF_REWRITE, "tests/infra/test_disk.py", "tests/infra/test_server.py"}),
-        (["infra/net.py"], ALL),
+        (["infra/net.py"], {file for file in ALL if file.startswith("tests/")}),
         (["tests/infra/conftest.py"], {"tests/infra/test_disk.py", "tests/infra/test_server.py"}),
+        (["packages/twofold_x/twofold_x/algebra.py"], {"packages/twofold_x/tests/test_algebra.py"}),
+        (["packages/twofold_x/twofold_x/lonely.py"], {"packages/twofold_x/tests/test_algebra.py"}),
         (["tests/infra/test_disk.py"], {"tests/infra/test_disk.py"}),
         (["infra/lonely.py"], {"tests/infra/test_disk.py", "tests/infra/test_server.py"}),
         (["batch/deleted.py"], BATCH),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.test_rooms import MAY_IMPORT, files_of, imports_of
+from tests.test_rooms import MAY_IMPORT, files_of, imports_of, place_of
 
 TOOLS = ("sh", "cmp", "dirname", "readlink", "awk", "cp")
 
@@ -85,7 +85,7 @@ def test_no_room_needs_a_package_that_only_tests_install() -> None:
     imported = {
         module.split(".")[0]
         for room in MAY_IMPORT
-        for path in files_of(ROOT / room, ".py")
+        for path in files_of(place_of(room), ".py")
         for module, _ in imports_of(path.read_text("utf-8"))
     }
     needed = {re.sub(r"[-_.]+", "-", owner).lower() for module in imported for owner in owners.get(module, ())}

@@ -32,7 +32,6 @@ from tests.support.published_webhooks import examples, signatures
 from tests.tables.declared import written
 from twofold.infra.kafka import broker as kafka
 from twofold.infra.kafka import topic_admin
-from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from twofold.infra.keys.key_store import KeyStore
 from twofold.infra.keys.reader import Reader
 from twofold.infra.process import supervisor
@@ -44,6 +43,7 @@ from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.record_decoder import Decoder
 from twofold.tables.refresh.events.sealed_topics import require_sealed
 from twofold.tables.refresh.events.topic_specs import specs
+from twofold_archive.format.record_columns import HEADERS, HEADERS_TYPE
 
 pytestmark = pytest.mark.platform
 

@@ -22,13 +22,13 @@ from twofold.batch.offset_selection import OffsetSelection
 from twofold.demo.traffic.fault_injection import FaultInjection
 from twofold.demo.traffic.producer import run
 from twofold.infra.errors import BadArgument, NotArchived
-from twofold.infra.kafka.record_columns import HEADERS_TYPE
 from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.open_platform import Platform
 from twofold.testing.worlds import World
+from twofold_archive.format.record_columns import HEADERS_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

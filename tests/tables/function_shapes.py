@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from twofold.infra.sql.impure_functions import IMPURE
-from twofold.tables.algebra.spark_functions import AGGREGATES, GENERATORS, TIME_WINDOWS, WINDOW
+from twofold_algebra.spark_functions import AGGREGATES, GENERATORS, TIME_WINDOWS, WINDOW
+from twofold_algebra.sql.impure_functions import IMPURE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

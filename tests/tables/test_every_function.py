@@ -20,10 +20,10 @@ from tests.tables.function_shapes import Shape, described, resolved
 from tests.tables.unusual_rows import TYPES, layouts
 from twofold.infra.rows.rows import count, in_spark
 from twofold.infra.spark.spark_session import tune_for_batch_size
-from twofold.tables.algebra.plan_mistakes import find_mistakes
-from twofold.tables.algebra.reading.connect_plan import read_function
 from twofold.tables.declare.analysis import wrong_types
 from twofold.tables.refresh.row_diff import difference
+from twofold_algebra.plan_mistakes import find_mistakes
+from twofold_algebra.reading.connect_plan import read_function
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

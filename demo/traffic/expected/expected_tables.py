@@ -15,7 +15,7 @@ import duckdb
 
 from twofold.demo.traffic.expected import expected_flights, expected_shop
 from twofold.infra.errors import BadArgument
-from twofold.infra.sql.names import DUCKDB
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     import pyarrow as pa

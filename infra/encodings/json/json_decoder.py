@@ -25,7 +25,7 @@ from twofold.infra.encodings.parsed_records import Parsed, sized, without_gc
 from twofold.infra.encodings.record_format import RecordFormat
 
 if TYPE_CHECKING:
-    from twofold.infra.compiled import Bytes, Numbers
+    from twofold_archive.format.compiled import Bytes, Numbers
 
 _FAULTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
 """The errors of parsing for a record that does not fit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from twofold.infra.compiled import Bytes, Numbers, compiled
+from twofold_archive.format.compiled import Bytes, Numbers, compiled
 
 _COLON, _QUOTE, _ESCAPE, _U, _ZERO, _TWO, _THREE, _A = 0x3A, 0x22, 0x5C, 0x75, 0x30, 0x32, 0x33, 0x61
 _LOWER = 0x20

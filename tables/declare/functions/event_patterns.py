@@ -17,8 +17,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from twofold.infra.errors import BadDeclaration
-from twofold.tables.algebra.reading.function_plan import is_analysed
-from twofold.tables.algebra.spark_functions import MATCHES
+from twofold_algebra.reading.function_plan import is_analysed
+from twofold_algebra.spark_functions import MATCHES
 
 if TYPE_CHECKING:
     import pyarrow as pa

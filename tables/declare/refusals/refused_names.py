@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from twofold.infra.errors import nearest
-from twofold.tables.algebra.refusal import Refusal, Subject
+from twofold.tables.declare.refusals.declaration_refusal import DeclarationRefusal
+from twofold_algebra.refusal import Subject
 
-NOT_RETURNED = Refusal(
+NOT_RETURNED = DeclarationRefusal(
     name="column-that-is-not-returned",
     subject=Subject.NAMES,
     shape="{parameter} names {columns}",
@@ -28,28 +29,28 @@ def not_returned(
     }
 
 
-PLATFORM = Refusal(
+PLATFORM = DeclarationRefusal(
     name="column-of-the-platform",
     subject=Subject.NAMES,
     shape="the columns {columns} begin with _",
     why="such names are kept for the platform",
     instead="Rename them.",
 )
-NO_INPUT = Refusal(
+NO_INPUT = DeclarationRefusal(
     name="function-without-parameters",
     subject=Subject.NAMES,
     shape="{function} has no parameters",
     why="they name the topics and tables that it reads",
     instead="Name an input as a parameter of the function.",
 )
-UNKNOWN_INPUT = Refusal(
+UNKNOWN_INPUT = DeclarationRefusal(
     name="input-that-is-not-declared",
     subject=Subject.NAMES,
     shape="{function} reads {name!r}",
     why="it is no topic or table of the domain {domain}",
     instead="{near_names}",
 )
-HEAVY_IMPORT = Refusal(
+HEAVY_IMPORT = DeclarationRefusal(
     name="import-of-a-heavy-package",
     subject=Subject.NAMES,
     shape="line {line} imports {module} when the file is loaded",

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from twofold.tables.algebra.refusal import Refusal, Subject
+from twofold.tables.declare.refusals.declaration_refusal import DeclarationRefusal
+from twofold_algebra.refusal import Subject
 
-UNSTORED = Refusal(
+UNSTORED = DeclarationRefusal(
     name="type-that-delta-has-not",
     subject=Subject.TYPES,
     shape="{column} is or holds a value of the type {type}",
     why="Delta tables do not have it",
     instead="Convert it: {conversion}.",
 )
-COLLATED = Refusal(
+COLLATED = DeclarationRefusal(
     name="column-with-a-collation",
     subject=Subject.TYPES,
     shape="{column} is of the type {type}",
     why="by a collation Spark alone takes different texts for one",
     instead='Return it without: F.collate({column!r}, "UTF8_BINARY").',
 )
-UNTIMELY = Refusal(
+UNTIMELY = DeclarationRefusal(
     name="time-of-another-type",
     subject=Subject.TYPES,
     shape="{parameter}={column!r} is a {type}",
     why="expected a {expected}",
     instead="Name a column that says when, such as F.to_timestamp({column!r}, FORMAT).",
 )
-UNORDERED = Refusal(
+UNORDERED = DeclarationRefusal(
     name="map-in-a-key",
     subject=Subject.TYPES,
     shape="{what} holds a map",

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twofold.infra.encodings.column_types import FieldType
-from twofold.infra.kafka.record_columns import HEADERS
 from twofold.tables.declare.record_fields import Field
 from twofold.tables.declare.topic import Topic
+from twofold_archive.format.record_columns import HEADERS
 
 
 def field_columns(topic: Topic, parsed: Mapping[str, pa.Array], source: pa.Table) -> dict[str, pa.Array]:

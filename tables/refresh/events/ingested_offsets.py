@@ -10,9 +10,9 @@ from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.instants import epoch_ms
 from twofold.infra.offset_ranges import Range, Ranges
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.metadata_columns import OFFSET, PARTITION, REPLAYED
 from twofold.tables.declare.topic import Topic
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from twofold.infra.encodings.parsed_records import Parsed, Parser, with_tombstones
 from twofold.infra.encodings.record_format import MARK, OPERATION
 from twofold.infra.instants import FIRST_US, LAST_US
-from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE, schema
 from twofold.quality.record_checks import broken
 from twofold.tables.declare.encodings import find_encoding
 from twofold.tables.declare.metadata_columns import (
@@ -31,6 +30,7 @@ from twofold.tables.declare.metadata_columns import (
 from twofold.tables.declare.record_fields import Field
 from twofold.tables.declare.topic import DeviceClock, Topic
 from twofold.tables.refresh.events.field_columns import field_columns, undecodable
+from twofold_archive.format.record_columns import HEADERS, HEADERS_TYPE, schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

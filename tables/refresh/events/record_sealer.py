@@ -24,11 +24,11 @@ from twofold.infra.keys.ciphertext import RECORD, START, Key, is_sealed, seal
 from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.infra.keys.reader import Reader
 from twofold.infra.rows.rows import are_here
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.personal import Owner, Token, computed_columns, owners_of, path_of, personal_columns
 from twofold.tables.declare.records.cover import Cover, Seal
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.sealed_topics import require_sealed
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

@@ -12,8 +12,8 @@ from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import Lake, described
 from twofold.infra.offset_ranges import Range, Spans, joined, subtract
-from twofold.infra.sql.names import DATAFUSION
 from twofold.tables.refresh.events.record_decoder import TIMESTAMP
+from twofold_algebra.sql.names import DATAFUSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,21 +11,21 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from tests.infra.archive.archived_logs import NOON_MS, TOPIC_ID, Batch, Record, stored
+from packages.twofold_archive.tests.archived_logs import NOON_MS, TOPIC_ID, Batch, Record, stored
 from tests.plant import plant, reading
 from twofold.batch.ledgers.run_result import RUNS
 from twofold.batch.log_reader import Log
-from twofold.infra.archive.format.segment_store import Store
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_manifest import archived
+from twofold.infra.archive.platform_archive import ArchiveFiles, PlatformArchive
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.lake import Lake
-from twofold.infra.kafka.record_columns import schema
 from twofold.infra.kafka.topic_admin import PartitionOffsets
 from twofold.infra.offset_ranges import Ranges
 from twofold.infra.project.settings import Settings
 from twofold.tables.refresh.open_platform import Platform
 from twofold.testing.worlds import World
+from twofold_archive.format.record_columns import schema
+from twofold_archive.format.segment_store import Store
+from twofold_archive.segment_manifest import archived
 
 if TYPE_CHECKING:
     import pytest
@@ -93,15 +93,15 @@ class TwoCopies:
         """Another record in the archive, in a batch whose checksum is right."""
         self.records[offset] = replace(self.records[offset], **changes)
 
-    def _archive(self, *_: object) -> Archive:
-        store, segments = Store(str(self.root)), []
+    def _archive(self, *_: object) -> PlatformArchive:
+        segments = []
         for start, end in self.segments:
             batch = Batch(base=start, records=self.records[start:end])
             made = stored([batch.encode()], identity=UUID(int=1 + start))
             made = replace(made, segment=replace(made.segment, topic=TOPIC))
-            made.write(store)
+            made.write(self.root)
             segments.append(made.segment)
-        return Archive(store, archived(segments, {TOPIC: TOPIC_ID}))
+        return PlatformArchive(Store(ArchiveFiles(str(self.root))), archived(segments, {TOPIC: TOPIC_ID}))
 
     def offsets(self, *_: object) -> dict[str, dict[int, PartitionOffsets]]:
         """What the broker says of them."""

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.infra.archive.archived_logs import TOPIC, TOPIC_ID
-from tests.infra.archive.test_segment_manifest import segment
+from packages.twofold_archive.tests.archived_logs import TOPIC, TOPIC_ID
+from packages.twofold_archive.tests.test_segment_manifest import segment
 from tests.tables.declared import a_table
 from twofold.batch.ledgers.row_history import Record, RowHistory, RowVersion, in_archive, read_history
-from twofold.infra.archive.format.segment_store import Store
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_manifest import archived
+from twofold.infra.archive.platform_archive import ArchiveFiles, PlatformArchive
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
+from twofold_archive.format.segment_store import Store
+from twofold_archive.segment_manifest import archived
 
 
 def test_a_record_is_reported_with_its_segment_once_that_is_archived() -> None:
     held = segment(100, 200, ((5, 100),))
-    archive = Archive(Store("nowhere"), archived([held], {TOPIC: TOPIC_ID}))
+    archive = PlatformArchive(Store(ArchiveFiles("nowhere")), archived([held], {TOPIC: TOPIC_ID}))
     places = [(TOPIC, 0, 199), (TOPIC, 0, 200), (TOPIC, 1, 150), ("flights.flights", None, None)]
     records = [Record(source=source, partition=p, offset=offset) for source, p, offset in places]
     chapter = RowVersion(version=1, at=datetime(2013, 1, 1, tzinfo=UTC), change="update", by="late", records=records)

@@ -21,9 +21,9 @@ from twofold.analysts.analytics_file import write_analytics
 from twofold.cli.sql_query import Analyst
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
-from twofold.infra.sql.names import DUCKDB
 from twofold.streaming.query.progress import Progress, read, write
 from twofold.tables.declare.registry import Registry
+from twofold_algebra.sql.names import DUCKDB
 
 pytestmark = pytest.mark.usefixtures("lake")
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
 
-from tests.infra.archive.archived_logs import LZ4, TOPIC, Batch, Record, archive_of, stored
+from packages.twofold_archive.tests.archived_logs import LZ4, TOPIC, Batch, Record, Stored, partitions_of, stored
 from twofold.infra.archive.archive_frame import frame
-from twofold.infra.archive.segment_reader import read_all
+from twofold.infra.archive.platform_archive import ArchiveFiles, PlatformArchive
 from twofold.infra.errors import NotArchived
-from twofold.infra.kafka.record_columns import SCHEMA
+from twofold_archive.format.record_columns import SCHEMA
+from twofold_archive.format.segment_store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +25,12 @@ KAFKA_SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
     "headers array<struct<key:string,value:binary>>"
 )
+
+
+def archive_of(root: Path, segments: Sequence[Stored]) -> PlatformArchive:
+    for one in segments:
+        one.write(root)
+    return PlatformArchive(Store(ArchiveFiles(str(root))), partitions_of(segments))
 
 
 def test_rows_and_schema_are_those_of_the_kafka_source(spark: SparkSession, tmp_path: Path) -> None:
@@ -49,9 +57,7 @@ def test_rows_and_schema_are_those_of_the_kafka_source(spark: SparkSession, tmp_
 
     assert found.schema == StructType.fromDDL(KAFKA_SCHEMA)
     assert found.rdd.getNumPartitions() == 2
-    expected = [
-        row for batch in read_all(archive.plan(ranges), archive.store, SCHEMA.names) for row in batch.to_pylist()
-    ]
+    expected = [row for batch in archive.read(ranges, SCHEMA.names) for row in batch.to_pylist()]
     assert [row["offset"] for row in expected] == list(range(3, 120))
     assert found.orderBy("offset").toArrow().to_pylist() == expected
 

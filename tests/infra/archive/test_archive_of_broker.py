@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.infra.archive.archived_logs import seal
+from packages.twofold_archive.tests.archived_logs import seal
 from tests.infra.conftest import Eventually
 from twofold.batch.audit.mismatches import Mismatch, find_mismatches
 from twofold.infra.archive.archive_catalog import open_archive
 from twofold.infra.archive.archive_frame import frame
 from twofold.infra.archive.archive_source import ArchiveSource
-from twofold.infra.archive.format.storage_layout import LocalTieredStorage
 from twofold.infra.archive.log_union import broker_frame, log_frame
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_reader import read_all
+from twofold.infra.archive.platform_archive import PlatformArchive
 from twofold.infra.errors import NotArchived
 from twofold.infra.kafka import broker as kafka
 from twofold.infra.kafka import topic_admin
-from twofold.infra.kafka.record_columns import COLUMNS, HEADERS, RECORD
 from twofold.infra.kafka.topic_admin import TopicSpec
 from twofold.infra.kafka.uncommitted_offsets import in_transactions
 from twofold.infra.process import supervisor
 from twofold.infra.project.settings import Settings
+from twofold_archive.format.record_columns import COLUMNS, HEADERS, RECORD
+from twofold_archive.format.storage_layout import LocalTieredStorage
+from twofold_archive.segment_reader import read_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,17 +145,17 @@ def as_consumed(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     )
 
 
-def everything(archive: Archive) -> dict[int, tuple[int, int]]:
+def everything(archive: PlatformArchive) -> dict[int, tuple[int, int]]:
     return {partition: (bounds.start, bounds.end) for partition, bounds in archive.bounds(TOPIC).items()}
 
 
-def with_holes(archive: Archive) -> Archive:
+def with_holes(archive: PlatformArchive) -> PlatformArchive:
     """The same without the second segment of each partition."""
     kept = {
         p: replace(found, pieces=(found.pieces[0], *found.pieces[2:])) for p, found in archive.partitions[TOPIC].items()
     }
     assert all(found.holes() for found in kept.values())
-    return Archive(archive.store, {TOPIC: kept})
+    return PlatformArchive(archive.store, {TOPIC: kept})
 
 
 def test_archived_rows_are_those_of_a_consumer_of_committed_records(running: Settings, eventually: Eventually) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from twofold.infra.archive.archive_source import ArchiveSource, asked_ranges
-from twofold.infra.archive.read_plan import ArchivedBounds
 from twofold.infra.errors import BadArgument, NotArchived
+from twofold_archive.read_plan import ArchivedBounds
 
 BOUNDS = {0: ArchivedBounds(start=2, end=10), 1: ArchivedBounds(start=0, end=7)}
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twofold.infra.archive.log_union import Stretch, _require_meeting, _rounds, split
-from twofold.infra.archive.read_plan import ArchivedBounds
 from twofold.infra.errors import LogGap, NotArchived
 from twofold.infra.kafka.topic_admin import PartitionOffsets
+from twofold_archive.read_plan import ArchivedBounds
 
 edges = st.lists(st.integers(0, 12), max_size=8, unique=True).map(sorted)
 

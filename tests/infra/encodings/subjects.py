@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests.tables.typed_records import raw
-from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import Decoded, Decoder
+from twofold_archive.format.record_columns import HEADERS, HEADERS_TYPE
 
 
 def framed(id_: int, record: bytes, between: bytes = b"") -> bytes:

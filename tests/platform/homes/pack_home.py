@@ -26,7 +26,7 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.postgres.database_connection import query
 from twofold.infra.project.project import VARIABLE
 from twofold.infra.project.settings import Settings
-from twofold.infra.sql.names import DATAFUSION
+from twofold_algebra.sql.names import DATAFUSION
 
 PLACE = Path(tempfile.gettempdir()).resolve() / "twofold-home"
 """Of the home and of the checkout that makes it."""

@@ -25,8 +25,8 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.infra.postgres.postgres_server import UNPRIVILEGED, data_directory
 from twofold.infra.project.settings import Settings
-from twofold.infra.sql.names import DUCKDB
 from twofold.tables.declare.registry import load
+from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

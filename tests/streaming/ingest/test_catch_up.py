@@ -12,14 +12,11 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from tests.infra.archive.archived_logs import Batch, Record, Stored, stored
+from packages.twofold_archive.tests.archived_logs import Batch, Record, Stored, stored
 from tests.streaming.ingest.small_log import SmallLog
 from tests.tables.declared import a_table, a_topic
 from twofold.batch.audit.table_audit import audit_topics
-from twofold.infra.archive.format.segment import Segment
-from twofold.infra.archive.format.segment_store import Store
-from twofold.infra.archive.read_plan import Archive
-from twofold.infra.archive.segment_manifest import archived
+from twofold.infra.archive.platform_archive import ArchiveFiles, PlatformArchive
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import CorruptSegment, LogGap
 from twofold.infra.kafka.topic_admin import PartitionOffsets
@@ -31,6 +28,9 @@ from twofold.tables.refresh.events import lost_offsets
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 from twofold.tables.refresh.open_platform import Platform
+from twofold_archive.format.segment import Segment
+from twofold_archive.format.segment_store import Store
+from twofold_archive.segment_manifest import archived
 
 TOPIC = a_topic()
 NAME = TOPIC.full_name
@@ -69,7 +69,7 @@ class Plant:
         batch = Batch(base=start, records=records).encode()
         made = stored([batch], partition=partition, identity=UUID(int=1_000 * partition + start + 1))
         made = replace(made, segment=replace(made.segment, topic=NAME, topic_id=LOG))
-        made.write(Store(str(self.root)))
+        made.write(self.root)
         self.segments.append(made.segment)
         return made
 
@@ -83,8 +83,8 @@ class Plant:
         fill.run(plan)
         return plan
 
-    def opened(self, *_: object) -> Archive:
-        return Archive(Store(str(self.root)), archived(self.segments, {NAME: LOG}))
+    def opened(self, *_: object) -> PlatformArchive:
+        return PlatformArchive(Store(ArchiveFiles(str(self.root))), archived(self.segments, {NAME: LOG}))
 
     def offsets(self, partition: int, table: str = NAME) -> list[int]:
         rows = pa.table(self.lake.open(table).scan()).to_pylist()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twofold.infra.archive.read_plan import ArchivedBounds
 from twofold.infra.kafka.topic_admin import PartitionOffsets
 from twofold.streaming.ingest.catch_up_plan import OffsetSegment, begin, chunks, offset_segments, stages
 from twofold.tables.refresh.events.ingested_offsets import IngestedOffsets
+from twofold_archive.read_plan import ArchivedBounds
 
 
 def broker(earliest: int, local: int) -> PartitionOffsets:

@@ -20,10 +20,10 @@ from twofold import field, key
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.encodings import schema_files
-from twofold.infra.kafka.record_columns import HEADERS_TYPE
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import Decoder
+from twofold_archive.format.record_columns import HEADERS_TYPE
 
 AT = APPENDED - timedelta(hours=1)
 PUSH = {

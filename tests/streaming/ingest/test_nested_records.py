@@ -15,7 +15,6 @@ from tests.tables.declared import a_topic
 from twofold import header
 from twofold.batch.audit.hash_buckets import compare_groups
 from twofold.infra.delta.lake import Lake
-from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from twofold.infra.rows.rows import is_empty
 from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET
 from twofold.tables.refresh.events.record_decoder import (
@@ -27,6 +26,7 @@ from twofold.tables.refresh.events.record_decoder import (
     rejected,
 )
 from twofold.tables.refresh.row_diff import difference
+from twofold_archive.format.record_columns import HEADERS, HEADERS_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

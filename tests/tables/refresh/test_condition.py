@@ -18,10 +18,10 @@ from deltalake import DeltaTable, write_deltalake
 from twofold.infra.delta.file_pruning import prune_files
 from twofold.infra.duckdb_session import duckdb_utc, parquet
 from twofold.infra.instants import Interval
-from twofold.infra.sql.names import DATAFUSION, DUCKDB, SPARK
-from twofold.tables.algebra.expression_sql import column_of, path_of
-from twofold.tables.algebra.reading.expression_text import value_of
 from twofold.tables.refresh.condition import Condition
+from twofold_algebra.expression_sql import column_of, path_of
+from twofold_algebra.reading.expression_text import value_of
+from twofold_algebra.sql.names import DATAFUSION, DUCKDB, SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

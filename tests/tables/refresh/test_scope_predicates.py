@@ -14,12 +14,12 @@ from deltalake import DeltaTable, write_deltalake
 from tests.tables.declared import a_table, a_topic
 from twofold.infra.delta.file_pruning import prune_files
 from twofold.infra.instants import Interval, epoch_ms
-from twofold.tables.algebra.reading.expression_text import value_of
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.scope import Scope
 from twofold.tables.refresh.scope_expressions import is_total
 from twofold.tables.refresh.scope_predicates import ScopeFilter, with_held_values
+from twofold_algebra.reading.expression_text import value_of
 
 TEN = datetime(2013, 1, 1, 10, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -25,10 +25,10 @@ from twofold.infra.encodings.avro.avro_faults import require_sound
 from twofold.infra.encodings.avro.avro_schema import Node, parse_avro
 from twofold.infra.encodings.record_format import Misfit
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.kafka.record_columns import HEADERS
 from twofold.tables.declare.metadata_columns import REST
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.decoding_fingerprint import decoding
+from twofold_archive.format.record_columns import HEADERS
 
 COMMIT = {
     "type": "record",

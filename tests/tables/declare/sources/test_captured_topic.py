@@ -14,11 +14,11 @@ import pytest
 from tests.support.loaded_modules import loading_none_of
 from tests.tables.declared import bound_as, written
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import captures, changes_of, outbox_of
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import Decoder
+from twofold_archive.format.record_columns import HEADERS, HEADERS_TYPE
 
 COLUMNS = {"id": "long", "name": "string"}
 

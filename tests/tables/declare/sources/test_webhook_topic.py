@@ -12,13 +12,13 @@ import pytest
 from tests.support.loaded_modules import loading_none_of
 from tests.tables.declared import a_topic, bound_as, written
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.webhook_topic import WebhookTopic, from_webhook, webhook_topics
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.decoding_fingerprint import decoding
 from twofold.tables.refresh.events.record_decoder import Decoded, Decoder
 from twofold.tables.refresh.events.topic_specs import spec
+from twofold_archive.format.record_columns import HEADERS, HEADERS_TYPE
 
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
 

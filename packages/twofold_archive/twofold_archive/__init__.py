@@ -1,0 +1,1 @@
+"""Reads archived records directly from Kafka's tiered storage, bypassing the broker."""
