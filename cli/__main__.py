@@ -19,25 +19,22 @@ from twofold.cli.commands import (
     audit_commands,
     explain_commands,
     inspect_commands,
-    outputs_commands,
     plan_commands,
     platform_commands,
     rebuild_commands,
-    recapture_command,
     recover_command,
     run_commands,
     session_commands,
     topic_commands,
 )
 from twofold.cli.console import INTERRUPTED, READER_GONE, OutputMode, err, print_error
-from twofold.cli.people import keys_commands, people_commands
 from twofold.cli.writing import author, new_project, scaffold
 from twofold.infra import COMMAND
 from twofold.infra.errors import TwofoldError
 from twofold.infra.extras import missing_tool
 from twofold.infra.project.feature import features
 
-_OF_CORE: dict[str, tuple[Callable[..., None], ...]] = {
+_OF_CORE: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Run the platform": (
         platform_commands.setup,
         platform_commands.settings,
@@ -78,17 +75,19 @@ _OF_CORE: dict[str, tuple[Callable[..., None], ...]] = {
         plan_commands.publish,
         plan_commands.discard,
         recover_command.recover,
-        recapture_command.recapture,
     ),
-    "Persons": (people_commands.forget, people_commands.remember, people_commands.export),
-    "Write a declaration": (new_project.init, author.check, author.try_),
+    "Persons": (),
+    "Write a declaration": (new_project.init, author.check, author.try_, scaffold.app),
 }
 
-COMMANDS = {
-    panel: (*functions, *(resolve_name(name) for feature in features() for name in feature.commands.get(panel, ())))
-    for panel, functions in _OF_CORE.items()
+_ALL = {
+    panel: (*own, *(resolve_name(name) for feature in features() for name in feature.commands.get(panel, ())))
+    for panel, own in _OF_CORE.items()
 }
-"""Panel of the help -> its commands."""
+COMMANDS: dict[str, list[Callable[..., None]]] = {
+    panel: [command for command in commands if not isinstance(command, typer.Typer)] for panel, commands in _ALL.items()
+}
+"""Panel of the help -> its commands, without groups of such."""
 
 
 class Commands(TyperGroup):
@@ -145,12 +144,12 @@ def _flowing(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 
-for _panel, _functions in COMMANDS.items():
-    for _function in _functions:
-        app.command(rich_help_panel=_panel, help=_flowing(_function.__doc__ or ""))(_function)
-app.add_typer(outputs_commands.app, name="outputs", rich_help_panel="Run the platform")
-app.add_typer(keys_commands.app, name="keys", rich_help_panel="Persons")
-app.add_typer(scaffold.app, name="new", rich_help_panel="Write a declaration")
+for _panel, _commands in _ALL.items():
+    for _each in _commands:
+        if isinstance(_each, typer.Typer):
+            app.add_typer(_each, rich_help_panel=_panel)
+        else:
+            app.command(rich_help_panel=_panel, help=_flowing(_each.__doc__ or ""))(_each)
 
 
 @cache

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pkgutil import resolve_name
 
-from twofold.batch.capture.connect_service import SERVICE as CONNECT
 from twofold.infra.airflow.airflow_service import SERVICE as AIRFLOW
 from twofold.infra.kafka.broker_service import SERVICE as BROKER
 from twofold.infra.process.service import Service
+from twofold.infra.project.feature import features
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_service import SERVICE as SPARK
-from twofold.intake.receiver import SERVICE as RECEIVER
-from twofold.intake.relay import SERVICE as RELAY
-from twofold.outputs.database_service import SERVICE as DATABASE
-from twofold.outputs.follow.outputs_service import SERVICE as OUTPUTS
 from twofold.streaming.stream_service import SERVICE as STREAM
 from twofold.tables.declare.registry import Registry
 
-SERVICES: Sequence[Service[Registry]] = (BROKER, CONNECT, RECEIVER, DATABASE, RELAY, STREAM, OUTPUTS, SPARK, AIRFLOW)
+_OF_FEATURES = [resolve_name(name) for feature in features() for name in feature.services]
+_SERVERS = [service for service in _OF_FEATURES if service.stage != "workers"]
+_WORKERS = [service for service in _OF_FEATURES if service.stage == "workers"]
+SERVICES: Sequence[Service[Registry]] = (BROKER, *_SERVERS, *_WORKERS, STREAM, SPARK, AIRFLOW)
 
 
 def needed(settings: Settings, registry: Registry, without: Collection[str] = ()) -> list[Service[Registry]]:

@@ -96,18 +96,13 @@ def declarations() -> str:
 
 
 def _functions() -> Iterator[str]:
-    """The functions that declarations call, and the outputs that they name."""
+    """The functions that declarations call: those of the core, and the words of features."""
     from twofold.tables.declare import spark_names
     from twofold.tables.declare.functions import bloom_filters, event_patterns
-    from twofold.tables.declare.outputs import postgres_output, topic_output, webhook_output
-    from twofold.tables.declare.personal import domain_of, person, personal, start_of, token_of, year_group
 
-    for module in (spark_names, event_patterns, bloom_filters, postgres_output, topic_output, webhook_output):
+    for module in (spark_names, event_patterns, bloom_filters):
         functions = [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == module.__name__]
-        for function in functions:
-            if not function.__name__.startswith("_"):
-                yield _function(function)
-    yield from map(_function, (personal, person, domain_of, start_of, year_group, token_of))
+        yield from (_function(function) for function in functions if not function.__name__.startswith("_"))
     yield from map(_function, map(resolve_name, words().values()))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
+
+from twofold.infra.project.feature import features
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -14,8 +17,6 @@ def ledger_schemas() -> dict[str, pa.Schema]:
     """Returns the schema of each ledger, in the order in which the reference describes them."""
     from twofold.batch.audit import topic_certificates
     from twofold.batch.ledgers import run_ledgers
-    from twofold.infra.keys import ended_keys
-    from twofold.outputs import refused_rows, revealed_places
     from twofold.tables.refresh.events import lost_offsets, transaction_offsets
 
     return {
@@ -23,9 +24,7 @@ def ledger_schemas() -> dict[str, pa.Schema]:
         lost_offsets.GAPS: lost_offsets.SCHEMA,
         transaction_offsets.TRANSACTIONS: transaction_offsets.SCHEMA,
         topic_certificates.CERTIFICATES: topic_certificates.SCHEMA,
-        refused_rows.REFUSED: refused_rows.SCHEMA,
-        revealed_places.REVEALED: revealed_places.SCHEMA,
-        ended_keys.FORGOTTEN: ended_keys.SCHEMA,
+        **{name: resolve_name(schema) for feature in features() for name, schema in feature.ledgers.items()},
     }
 
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
+from pkgutil import resolve_name
 from typing import TypeVar
 
 import pyarrow as pa
@@ -18,13 +20,12 @@ from twofold.infra.kafka.topic_admin import PartitionOffsets, offsets
 from twofold.infra.process import supervisor
 from twofold.infra.process.supervisor import ProcessState
 from twofold.infra.project.chosen_domains import driver_name
+from twofold.infra.project.feature import features
 from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import restored
-from twofold.infra.webhooks.webhook_secrets import require_secrets
 from twofold.status.catalog import catalog_of
 from twofold.status.fold import Facts
-from twofold.status.parts.captures import capture_states, require_topics_of_slots
-from twofold.status.parts.framed_page import require_frame
+from twofold.status.parts.captures import capture_states
 from twofold.status.parts.outputs import output_reports
 from twofold.status.parts.plain_text import plain_text_records
 from twofold.status.parts.series import SeriesPoint, SeriesUpdate
@@ -45,7 +46,6 @@ from twofold.streaming.ingest.broker_retention import Retention, retention
 from twofold.streaming.query.progress import Progress, read
 from twofold.streaming.watermarks import by_input, held_back_by
 from twofold.tables.declare.registry import Registry
-from twofold.tables.declare.sources.webhook_topic import webhook_topics
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.acceptance import live_unproved, refused
 from twofold.tables.refresh.events.ingested_offsets import ROWLESS
@@ -86,11 +86,9 @@ class Observer:
         if thorough and bounds:
             kept = _tolerant(faults, "retention", lambda: retention(settings, registry.topics, bounds, ingested, at))
         _tolerant(faults, "DAGs", lambda: require_loaded(settings, registry, processes))
-        schemes = {topic.full_name: topic.scheme for topic in webhook_topics(registry)}
-        _tolerant(faults, "webhooks", lambda: require_secrets(settings, schemes))
         if thorough and processes:
-            _tolerant(faults, "page", lambda: require_frame(settings))
-            _tolerant(faults, "slots", lambda: require_topics_of_slots(settings, registry))
+            for part, check in (item for feature in features() for item in feature.checks.items()):
+                _tolerant(faults, part, partial(resolve_name(check), settings, registry))
         captured = _tolerant(faults, "captures", lambda: capture_states(settings, registry)) if processes else []
         own_broker = [BROKER] if settings.supervises_broker else []
         now = Snapshot(

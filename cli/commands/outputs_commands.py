@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OutputName = Annotated[str, typer.Option("--output", metavar="NAME", help="The output, where TABLE has several.")]
 Declared = TypeVar("Declared", bound="Output")
-app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+app = typer.Typer(name="outputs", invoke_without_command=True, no_args_is_help=False)
 
 
 @app.callback()

@@ -12,7 +12,7 @@ from twofold.cli.console import Json, make_table, out, print_json
 from twofold.infra.instants import from_epoch_ms
 from twofold.infra.project.settings import Settings
 
-app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+app = typer.Typer(name="keys", invoke_without_command=True, no_args_is_help=False)
 ACCESSES = 20
 
 

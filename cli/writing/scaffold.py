@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from twofold.tables.declare.table import Table
     from twofold.tables.declare.topic import Topic
 
-app = typer.Typer(no_args_is_help=True, help="Write a new declaration, with its test.")
+app = typer.Typer(name="new", no_args_is_help=True, help="Write a new declaration, with its test.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,13 +14,21 @@ from twofold.infra import PACKAGE
 class Feature:
     """A capability, which the file `feature.py` of its folder names `FEATURE`.
 
+    Values of the code are named as `module:attribute`, and imported when they are used.
+
     Attributes:
         words: what declarations import of it by `from twofold import ...`.
-        commands: panel of the help -> functions of commands, in their order.
+        commands: panel of the help -> functions of commands, in their order, or groups of such.
+        services: what `up` starts for it, in the order in which it waits for them.
+        ledgers: Delta table that the platform writes -> its schema.
+        checks: part of the platform -> a function of settings and declarations, which raises what is wrong with it.
     """
 
     words: Mapping[str, str] = field(default_factory=dict)
     commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    services: Sequence[str] = ()
+    ledgers: Mapping[str, str] = field(default_factory=dict)
+    checks: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from twofold.features.page.framed_page import forbids_frames, require_frame
 from twofold.features.page.server.app import POLICY
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.ports import HOST, free_port
 from twofold.infra.project.settings import Settings
-from twofold.status.parts.framed_page import forbids_frames, require_frame
 
 AT = "https://data.example.org/airflow"
 CSP, XFO = "Content-Security-Policy", "x-frame-options"
@@ -72,13 +72,13 @@ def proxy() -> Iterator[Any]:
 def test_a_proxy_that_forbids_frames_is_refused(settings: Settings, proxy: Any) -> None:
     headers, address = proxy
     behind = replace(settings, airflow_url=address)
-    require_frame(settings)  # there is no proxy
-    require_frame(behind)
+    require_frame(settings, None)  # there is no proxy
+    require_frame(behind, None)
     headers["X-Frame-Options"] = "DENY"
     with pytest.raises(ProcessFailed, match=rf"^X-Frame-Options: DENY\n.* open {address}twofold/ itself"):
-        require_frame(behind)
+        require_frame(behind, None)
 
 
 def test_a_proxy_that_does_not_answer_is_named(settings: Settings) -> None:
     with pytest.raises(ProcessFailed, match="does not answer"):
-        require_frame(replace(settings, airflow_url=f"http://{HOST}:{free_port()}"))
+        require_frame(replace(settings, airflow_url=f"http://{HOST}:{free_port()}"), None)

@@ -17,7 +17,7 @@ OPTIONS, POLICY = "X-Frame-Options", "Content-Security-Policy"
 _WAIT_S = 3.0
 
 
-def require_frame(settings: Settings) -> None:
+def require_frame(settings: Settings, _: object) -> None:
     """Refuses a proxy, which `airflow_url` names, that forbids to show the page in a frame.
 
     Raises:

@@ -1,0 +1,1 @@
+"""Changes of databases, captured into topics."""

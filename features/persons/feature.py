@@ -1,0 +1,26 @@
+"""Persons as a feature."""
+
+from __future__ import annotations
+
+from twofold.infra.project.feature import Feature
+
+FEATURE = Feature(
+    words={
+        "domain_of": "twofold.tables.declare.personal:domain_of",
+        "person": "twofold.tables.declare.personal:person",
+        "personal": "twofold.tables.declare.personal:personal",
+        "start_of": "twofold.tables.declare.personal:start_of",
+        "token_of": "twofold.tables.declare.personal:token_of",
+        "year_group": "twofold.tables.declare.personal:year_group",
+    },
+    commands={
+        "Persons": [
+            "twofold.cli.people.people_commands:forget",
+            "twofold.cli.people.people_commands:remember",
+            "twofold.cli.people.people_commands:export",
+            "twofold.cli.people.keys_commands:app",
+        ]
+    },
+    services=["twofold.intake.relay:SERVICE"],
+    ledgers={"ledger.forgotten": "twofold.infra.keys.ended_keys:SCHEMA"},
+)
