@@ -17,7 +17,7 @@ from twofold.tables.declare.registry import Registry
 _OF_FEATURES = [resolve_name(name) for feature in features() for name in feature.services]
 _SERVERS = [service for service in _OF_FEATURES if service.stage != "workers"]
 _WORKERS = [service for service in _OF_FEATURES if service.stage == "workers"]
-SERVICES: Sequence[Service[Registry]] = (BROKER, *_SERVERS, *_WORKERS, STREAM, SPARK, AIRFLOW)
+SERVICES: Sequence[Service[Registry]] = (BROKER, *_SERVERS, STREAM, *_WORKERS, SPARK, AIRFLOW)
 
 
 def needed(settings: Settings, registry: Registry, without: Collection[str] = ()) -> list[Service[Registry]]:

@@ -164,15 +164,15 @@ def test_new_code_is_loaded_by_what_runs_of_these_domains(
     required = staticmethod(lambda _, topics: sealed.extend(t.domain for t in topics))
     monkeypatch.setattr(find_cover(), "require", required)
     platform_start.restart_streams(settings, ["shop"])
-    assert replaced == ["relay-shop", "stream-shop"]
+    assert replaced == ["stream-shop", "relay-shop"]
     assert set(sealed) == {"shop"}
     assert [line.partition(" [")[0].split()[1] for line in capsys.readouterr().out.splitlines()] == [
-        "relay-shop,",
         "stream-shop,",
+        "relay-shop,",
     ]
     ran.append("outputs")
     platform_start.restart_streams(settings, ["flights"], quietly=True)
-    assert replaced[2:] == ["relay-shop", "stream-flights", "outputs"]
+    assert replaced[2:] == ["stream-flights", "outputs", "relay-shop"]
     platform_start.restart_streams(settings, [])
     assert len(replaced) == 5
     assert capsys.readouterr().out == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from twofold import to_postgres
 from twofold.cli.commands.platform_commands import print_addresses
 from twofold.cli.services import SERVICES, needed
 from twofold.infra.process.service import Service, Wait, jars_of, ports_of
+from twofold.infra.project.feature import features
 from twofold.infra.project.jars import CONFIGURATIONS
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.outputs.output import Output
@@ -46,7 +48,7 @@ FILES = {
     """,
 }
 ALWAYS = ["broker", "relay", "stream", "spark", "airflow"]
-EVERY = ["broker", "connect", "receiver", "database", "relay", "stream", "outputs", "spark", "airflow"]
+EVERY = ["broker", "connect", "database", "receiver", "stream", "outputs", "relay", "spark", "airflow"]
 
 
 def declared(folder: Path, *names: str) -> Registry:
@@ -94,11 +96,13 @@ def test_each_service_is_in_the_list_once() -> None:
 
 
 def test_the_module_of_a_service_is_named_by_the_list_alone() -> None:
+    """Those of features are named by these, as a text."""
     modules = {name: ROOT / Path(*name.split(".")) for name, _ in sources()}
     own = holders()
     assert len(own) == len(EVERY)
-    named = {(module, name) for name, text in sources() for module, _ in _targets(text, modules) if module in own}
-    assert named == {(module, "cli.services") for module in own}
+    named = Counter(module for _, text in sources() for module, _ in _targets(text, modules) if module in own)
+    brought = Counter(name.removeprefix("twofold.").partition(":")[0] for each in features() for name in each.services)
+    assert named + brought == Counter(own)
 
 
 def test_what_runs_services_knows_no_port_of_one() -> None:
@@ -198,7 +202,7 @@ def test_addresses_are_those_of_what_runs(
     settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, without: list[str]
 ) -> None:
     monkeypatch.setattr("twofold.cli.commands.platform_commands.out._width", 400)
-    lines = ["Database", "Webhooks", "Kafka", "Spark", "Query", "Search", "Watch", "Stop"]
+    lines = ["Webhooks", "Database", "Kafka", "Spark", "Query", "Watch", "Stop"]
     print_addresses(settings, load().restricted_to(["shop"]), without=without)
     printed = [line[2:11].strip() for line in capsys.readouterr().out.splitlines()[1:-1]]
     assert [name for name in printed if name] == ([] if without else ["Airflow", "Page"]) + lines
