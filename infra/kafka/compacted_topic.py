@@ -141,9 +141,10 @@ def _answering(settings: Settings) -> Iterator[None]:
 
     try:
         yield
-    except (ProducerFencedError, InvalidProducerEpochError) as error:
-        raise WriteConflict("Another process writes these records.", hint="They are read again.") from error
     except KafkaError as error:
+        # A record behind the one that was refused has the reason in its arguments.
+        if any(isinstance(why, ProducerFencedError | InvalidProducerEpochError) for why in (error, *error.args)):
+            raise WriteConflict("Another process writes these records.", hint="They are read again.") from error
         raise BrokerUnreachable(
             f"The Kafka broker at {settings.bootstrap_servers} does not do what it should: {error}.",
             hint=f"{COMMAND} status says how it does.",
