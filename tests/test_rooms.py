@@ -225,6 +225,14 @@ def test_streaming_and_batch_know_nothing_of_each_other() -> None:
     ]
 
 
+def test_a_package_imports_neither_a_room_nor_another_package() -> None:
+    source = (
+        "from twofold import F\nimport twofold_archive\nfrom twofold.infra import errors\nimport twofold_algebra.keys\n"
+    )
+    assert trespasses("twofold_algebra", source) == ["line 1: tables", "line 2: twofold_archive", "line 3: infra"]
+    assert trespasses("infra", source) == ["line 1: tables"]
+
+
 def test_no_room_imports_the_outermost_rooms() -> None:
     users = {outer: [room for room, allowed in MAY_IMPORT.items() if outer in allowed] for outer in MAY_IMPORT}
     assert users["cli"] == ["features", "demo"]
