@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -18,6 +19,8 @@ from twofold.infra.delta.logged_commit import logged_version
 _LAST_CHECKPOINT = "_last_checkpoint"
 _BEFORE = "_before"
 """Folder of a lake for tables as runs have changed them."""
+_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
+"""Errors of a link to another disk, of a file system without links, and of one more than a file may have."""
 KEPT_DAYS = 30
 """For so long a published plan can be taken back."""
 
@@ -25,8 +28,9 @@ KEPT_DAYS = 30
 def copy_table(source: Lake, target: Lake, name: str, since: int) -> int:
     """Copies a table to the target lake, with its current rows and its history after version `since`.
 
-    A data file is never written twice, so that a link to it is a copy: of any number of rows this costs milliseconds,
-    and no space. Later commits and vacuums of either table do not affect the other one.
+    A data file is never written twice, so that a link to it is a copy: on one disk this costs milliseconds and no space
+    for any number of rows; to another disk the files are copied. Later commits and vacuums of either table do not
+    affect the other one.
 
     Args:
         since: commits after it, and the changes that they made, can be read in the copy.
@@ -89,9 +93,15 @@ def _lake_of(lake: Lake, run: str, name: str) -> Lake:
 
 
 def _link(source: Path, copy: Path) -> None:
+    """Makes the file one of the copy, too, by its bytes if the file system has no link to it, as on another disk."""
     with suppress(FileNotFoundError):  # retention has removed it; who reads it is told so
         copy.parent.mkdir(parents=True, exist_ok=True)
-        os.link(source, copy)
+        try:
+            os.link(source, copy)
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            shutil.copyfile(source, copy)
 
 
 def _live_files(lake: Lake, name: str) -> Iterator[str]:

@@ -37,7 +37,6 @@ _CONVERSIONS = {
     "interval": "a number of microseconds is F.unix_micros(end) - F.unix_micros(start)",
     "void": '.cast("string"), an array by .cast("array<string>")',
 }
-_UNRESOLVED = re.compile(r"UNRESOLVED_COLUMN.*?with name (`.*?`) cannot be resolved", re.DOTALL)
 _AROUND = re.compile(r"^\(\S+\) |^\[[A-Z_.]+\] |\s*SQLSTATE: \w+.*$")
 
 
@@ -176,13 +175,13 @@ def rows_of(table: Table, frames: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclaration:
-    text = str(error).strip()
-    unknown = _UNRESOLVED.search(text)
-    if unknown:
-        name = unknown[1].replace("`", "")
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, PySparkException) and (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+        name = (error.getMessageParameters() or {}).get("objectName", "").replace("`", "")
         hint = nearest(name.split(".")[-1], known, f"Its inputs have {', '.join(known)}.")
         return error_of(NO_SUCH_COLUMN.mistake(column=name, near_names=hint), f"{place} ")
-    line = text.split("\n")[0]
+    line = str(error).strip().split("\n")[0]
     while (shorter := _AROUND.sub("", line)) != line:
         line = shorter
     kind = "" if type(error).__module__.startswith("pyspark") else f"{type(error).__name__}: "

@@ -48,7 +48,7 @@ FILES = {
     """,
 }
 ALWAYS = ["broker", "relay", "stream", "spark", "airflow"]
-EVERY = ["broker", "connect", "database", "receiver", "stream", "outputs", "relay", "spark", "airflow"]
+EVERY = ["broker", "connect", "database", "stream", "outputs", "relay", "receiver", "spark", "airflow"]
 
 
 def declared(folder: Path, *names: str) -> Registry:

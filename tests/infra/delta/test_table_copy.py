@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,8 +44,17 @@ def writer(lake: Lake) -> Writer:
     return writer
 
 
+def no_link(source: Path, copy: Path) -> None:
+    raise OSError(errno.EXDEV if source.exists() else errno.ENOENT, "no link")
+
+
 @pytest.mark.parametrize("since", [0, 3, 4, 5])
-def test_a_copy_has_the_rows_and_what_changed_since(lake: Lake, other: Lake, writer: Writer, since: int) -> None:
+@pytest.mark.parametrize("disks", [1, 2])
+def test_a_copy_has_the_rows_and_what_changed_since(
+    lake: Lake, other: Lake, writer: Writer, since: int, disks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if disks == 2:
+        monkeypatch.setattr(os, "link", no_link)
     assert copy_table(lake, other, NAME, since) == other.version(NAME) == 5
     assert stored(other) == stored(lake) == {"a": 5, "s1": 1, "s2": 2, "s3": 3, "s4": 4, "s5": 5}
     columns = ["sensor", "total"]
