@@ -47,7 +47,7 @@ FILES = {
     TOPIC = from_webhook(scheme="standard", schema={"cents": "int"})
     """,
 }
-ALWAYS = ["broker", "relay", "stream", "spark", "airflow"]
+ALWAYS = ["broker", "stream", "relay", "spark", "airflow"]
 EVERY = ["broker", "connect", "database", "stream", "outputs", "relay", "receiver", "spark", "airflow"]
 
 
@@ -167,7 +167,7 @@ def test_nothing_is_waited_for_that_is_not_declared(settings: Settings) -> None:
 def test_a_server_of_yours_is_waited_for_but_not_started(settings: Settings, tmp_path: Path) -> None:
     yours = replace(settings, bootstrap="b:9092", database="postgresql://me:secret@db/shop", spark="sc://spark")
     registry = declared(tmp_path, "bank/people.py")
-    assert names(yours, registry) == ["connect", "relay", "stream", "airflow"]
+    assert names(yours, registry) == ["connect", "stream", "relay", "airflow"]
     assert [port.name for port in ports_of(needed(yours, registry))] == ["connect_port", "airflow_port"]
     assert waits("broker", yours, registry) == ["Kafka broker at b:9092"]
     assert waits("connect", yours, registry) == ["Captured database and Kafka Connect"]
