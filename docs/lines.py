@@ -24,7 +24,7 @@ def files_of(part: str) -> Iterator[Path]:
 
 def tests_of(part: str) -> Iterator[Path]:
     """The tests of a part, beside it or in the folder of all tests."""
-    yield from (ROOT / part / TESTS).rglob("*.py")
+    yield from (path for path in (ROOT / part).rglob("*.py") if TESTS in path.relative_to(ROOT).parts)
     yield from (ROOT / TESTS / part).rglob("*.py")
 
 
