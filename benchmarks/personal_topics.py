@@ -17,13 +17,13 @@ import msgspec
 
 from benchmarks.measuring.benchmark_platform import platform
 from benchmarks.measuring.figures import report, spread
+from twofold.features.persons.relay import opened
 from twofold.infra.capture.captured_table import INTAKE
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.kafka.topic_admin import ensure_topics, offsets
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
-from twofold.intake.relay import opened
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import is_relayed

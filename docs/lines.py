@@ -8,7 +8,7 @@ from pathlib import Path
 from tests import ROOT
 
 GROUPS: Mapping[str, Sequence[str]] = {
-    "core": ("infra", "quality", "tables", "streaming", "batch", "intake", "status", "dags", "testing", "cli"),
+    "core": ("infra", "quality", "tables", "streaming", "batch", "status", "dags", "testing", "cli"),
     "features": ("features", "outputs", "analysts"),
     "packages": tuple(f"packages/{path.name}" for path in sorted((ROOT / "packages").glob("twofold_*"))),
     "demo": ("demo",),

@@ -13,7 +13,7 @@ from tests.test_rooms import imports_of, modules_in, path_of
 QUOTING = "twofold_algebra/sql/"
 NOT_SQL = {
     "batch/ledgers/corrected_rows.py": "a command of a shell",
-    "batch/people/certificate.py": "a command of a shell",
+    "features/persons/certificate.py": "a command of a shell",
     "cli/writing/capture_scaffold.py": "Python",
     "cli/commands/session_commands.py": "Python",
     "cli/run_view.py": "a command of a shell",

@@ -24,7 +24,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "streaming": {"infra", "quality", "tables"},
     "outputs": {"infra", "quality", "tables"},
     "batch": {"infra", "quality", "tables", "outputs"},
-    "intake": {"infra", "tables"},
     "status": {"infra", "quality", "tables", "streaming", "outputs", "batch"},
     "analysts": {"infra", "quality", "tables"},
     "dags": {"infra", "tables"},
@@ -60,9 +59,9 @@ ORDER = (
     ("outputs", "analysts"),
     ("outputs/targets",),
     ("outputs/follow",),
-    ("streaming/query", "batch/ledgers", "batch/capture", "intake"),
+    ("streaming/query", "batch/ledgers", "batch/capture"),
     ("streaming/ingest", "streaming/maintain", "batch"),
-    ("streaming", "batch/audit", "batch/people"),
+    ("streaming", "batch/audit"),
     ("streaming/rebuild", "batch/rewrite", "testing"),
     ("batch/plan",),
     ("status/parts",),
@@ -71,7 +70,7 @@ ORDER = (
     ("dags/operators",),
     ("dags",),
     ("cli",),
-    ("cli/people", "cli/writing"),
+    ("cli/writing",),
     ("cli/commands",),
     (
         "features",
@@ -199,7 +198,7 @@ def _targets(source: str, modules: Mapping[str, Path]) -> Iterator[tuple[str, in
 
 
 PERSONS = re.compile(
-    r"infra.keys\b|batch.people\b|cli.people\b|intake.relay\b|status.parts.plain_text|tables.declare.personal"
+    r"infra.keys\b|status.parts.plain_text|tables.declare.personal"
     r"|tables.refresh.events.(record_sealer|sealed_topics)"
 )
 

@@ -157,7 +157,7 @@ def hand_to_workers(settings: Settings, topic: str, count: Count) -> Followed:
 
 def forget_person(settings: Settings, registry: Registry, topic: str, kind: str) -> Followed:
     """Forgets the first person of a topic, and counts the rows whose values of the person cannot be read any more."""
-    from twofold.batch.people.certificate import certify
+    from twofold.features.persons.certificate import certify
     from twofold.infra.keys.key_store import KeyStore, Person
 
     lake = Lake(settings)

@@ -15,12 +15,12 @@ FEATURE = Feature(
     },
     commands={
         "Persons": [
-            "twofold.cli.people.people_commands:forget",
-            "twofold.cli.people.people_commands:remember",
-            "twofold.cli.people.people_commands:export",
-            "twofold.cli.people.keys_commands:app",
+            "twofold.features.persons.people_commands:forget",
+            "twofold.features.persons.people_commands:remember",
+            "twofold.features.persons.people_commands:export",
+            "twofold.features.persons.keys_commands:app",
         ]
     },
-    services=["twofold.intake.relay:SERVICE"],
+    services=["twofold.features.persons.relay:SERVICE"],
     ledgers={"ledger.forgotten": "twofold.infra.keys.ended_keys:SCHEMA"},
 )

@@ -6,6 +6,6 @@ from twofold.infra.project.feature import Feature
 
 FEATURE = Feature(
     words={"from_webhook": "twofold.tables.declare.sources.webhook_topic:from_webhook"},
-    services=["twofold.intake.receiver:SERVICE"],
+    services=["twofold.features.webhooks.receiver:SERVICE"],
     checks={"webhooks": "twofold.features.webhooks.secret_check:require_webhook_secrets"},
 )

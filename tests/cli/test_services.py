@@ -14,7 +14,7 @@ import pytest
 
 from tests import ROOT
 from tests.tables.declared import a_table, written
-from tests.test_rooms import MAY_IMPORT, _targets, files_of, path_of, place_of
+from tests.test_rooms import _targets, modules_in, path_of
 from twofold import to_postgres
 from twofold.cli.commands.platform_commands import print_addresses
 from twofold.cli.services import SERVICES, needed
@@ -73,9 +73,8 @@ def waits(name: str, settings: Settings, registry: Registry) -> list[str]:
 
 def sources() -> Iterator[tuple[str, str]]:
     """The modules of the product, by name, with their text."""
-    for room in MAY_IMPORT:
-        for path in files_of(place_of(room), ".py"):
-            yield ".".join(path_of(path).with_suffix("").parts), path.read_text("utf-8")
+    for path in modules_in():
+        yield ".".join(path_of(path).with_suffix("").parts), path.read_text("utf-8")
 
 
 def holders() -> list[str]:

@@ -63,7 +63,7 @@ SILENT = {
     "check": "names and texts of declarations, which are ours",
     "forget": "the id that was typed, through the console",
     "remember": "the id that was typed, through the console",
-    "export": "one JSON document, which `tests/cli/people` feeds hostile data",
+    "export": "one JSON document, which `features/persons/tests` feeds hostile data",
     "recapture": "names of declarations, which are ours, and counts of rows; a preview keys, through the console",
 }
 """Commands that print no data, and what they print."""

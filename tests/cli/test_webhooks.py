@@ -214,7 +214,7 @@ def test_webhooks_go_from_a_sample_through_tables_replay_and_rebuild(
 def test_every_published_example_of_a_webhook_is_an_event(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
-    """As one topic. Signed and sent, they are the subject of `tests/intake/test_receiver.py`."""
+    """As one topic. Signed and sent, they are the subject of `features/webhooks/tests/test_receiver.py`."""
     records = deliveries(examples(tmp_path / "fetched"))
     assert len(records) == 329
     world = World(spark, settings, "hub", registry_of(tmp_path / "declared", records))

@@ -12,13 +12,13 @@ import pytest
 
 from tests.infra.conftest import free_port
 from twofold.demo.traffic import refund_sender
+from twofold.features.webhooks import receiver
 from twofold.infra.errors import BadSetting, ProcessFailed
 from twofold.infra.kafka import topic_admin
 from twofold.infra.process import supervisor
 from twofold.infra.project.chosen_domains import choose_domains
 from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.webhook_secrets import add_missing
-from twofold.intake import receiver
 from twofold.tables.declare.registry import running
 from twofold.tables.refresh.events.topic_specs import specs
 

@@ -56,9 +56,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, help="repeat what chance chose in a run that printed this number")
 
 
+def in_package(argument: str) -> str:
+    """A path below the package: by the name of its folder a module would be loaded a second time."""
+    return re.sub(r"^(?:\./)?(?=(?:demo|features)/)", "src/twofold/", argument)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    given = early_config.known_args_namespace
+    given.file_or_dir = [in_package(argument) for argument in given.file_or_dir]
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    # By the name of their package: by that of the folder it would be loaded a second time.
-    config.args = [re.sub(r"^(?:\./)?(?=(?:demo|features)/)", "src/twofold/", argument) for argument in config.args]
+    config.args = [in_package(argument) for argument in config.args]
     option = config.option
     this_run.tier, this_run.months = option.tier, option.months
     this_run.seed = option.seed or getattr(config, "workerinput", {}).get("seed") or random.randrange(1, 1_000_000)

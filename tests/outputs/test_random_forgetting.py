@@ -16,7 +16,7 @@ from tests.harness.tiers import this_run
 from tests.outputs.revealed_table import RevealedTable, mail_of
 from tests.support.personal_search import found_in
 from twofold import to_search
-from twofold.batch.people.certificate import certify
+from twofold.features.persons.certificate import certify
 from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.lake import Lake
 from twofold.infra.keys.key_store import KeyStore, Person

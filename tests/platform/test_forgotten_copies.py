@@ -24,7 +24,7 @@ from tests.support.personal_search import found_in
 from tests.support.postgres import Server
 from tests.tables.refresh.events.test_forgotten_persons import START, Platform
 from twofold import to_postgres, to_search, to_webhook
-from twofold.batch.people.certificate import certify
+from twofold.features.persons.certificate import certify
 from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.kafka.record_producer import producing

@@ -141,7 +141,7 @@ class Bank:
 
     def relaying(self) -> contextlib.AbstractContextManager[Callable[[], None]]:
         """Runs the bank's relay; yields what kills it and starts another one."""
-        return relaying(self.settings, "tests.intake.own_relay", str(self.folder), "bank")
+        return relaying(self.settings, "twofold.features.persons.tests.own_relay", str(self.folder), "bank")
 
 
 @contextlib.contextmanager

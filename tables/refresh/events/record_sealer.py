@@ -301,7 +301,7 @@ class PersonCover(Cover):
         return rows.mapInArrow(covered, rows.schema)
 
     def send_again(self, lake: Lake, producer: KafkaProducer) -> object:
-        return resolve_name("twofold.batch.people.sealed_records:send_sealed_again")(lake, self._topic, producer)
+        return resolve_name("twofold.features.persons.sealed_records:send_sealed_again")(lake, self._topic, producer)
 
     @staticmethod
     def reader(settings: Settings, purpose: str, *, of_copy: bool = False) -> Reader:

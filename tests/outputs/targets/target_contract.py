@@ -22,7 +22,7 @@ from tests.outputs.moved_outputs import MovedOutput, Row, as_json
 from tests.outputs.revealed_table import RevealedTable, mail_of
 from tests.support.personal_search import found_in
 from twofold import between
-from twofold.batch.people.certificate import certify
+from twofold.features.persons.certificate import certify
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ChangesGone, WriteConflict
 from twofold.infra.keys.key_store import KeyStore, Person

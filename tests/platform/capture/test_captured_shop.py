@@ -64,7 +64,7 @@ def test_the_copies_of_a_shop_equal_its_database_and_its_history(bank: Bank, spa
             for name, key in (("customers", ["customer"]), ("shipments", ["shipment_id"]))
         )
 
-    with relaying(bank.settings, "twofold.intake.relay", "shop"):
+    with relaying(bank.settings, "twofold.features.persons.relay", "shop"):
         wait_until(is_copied)
     for name, key in (("shop.shipped_to", ["shipment_id"]), ("shop.viewed_from", ["view_id"])):
         joined = compare(expected_tables.expected(name, *days), world.rows(name), key)

@@ -23,8 +23,8 @@ import zstandard
 
 from tests.support.personal_search import found_in
 from tests.tables.declared import written
-from twofold.batch.people.export import export
-from twofold.batch.people.sealed_records import SentAgain, send_sealed_again
+from twofold.features.persons.export import export
+from twofold.features.persons.sealed_records import SentAgain, send_sealed_again
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import BadDeclaration, BadSetting
 from twofold.infra.kafka import topic_admin

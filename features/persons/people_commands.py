@@ -70,7 +70,7 @@ def forget(
 
 def remember(kind: Kind, id: Id) -> None:
     """Take `forget` back, as long as the key is not destroyed."""
-    from twofold.batch.people.export import require_person
+    from twofold.features.persons.export import require_person
     from twofold.infra.keys.key_store import KeyStore
     from twofold.tables.declare.registry import load
 
@@ -82,8 +82,8 @@ def remember(kind: Kind, id: Id) -> None:
 
 def export(kind: Kind, id: Id) -> None:
     """Print all that is held of a person as JSON: rows of events and tables, with the person's values decrypted."""
-    from twofold.batch.people.export import export as collect
-    from twofold.batch.people.export import require_person
+    from twofold.features.persons.export import export as collect
+    from twofold.features.persons.export import require_person
     from twofold.infra.delta.lake import Lake
     from twofold.infra.keys.key_store import KeyStore
     from twofold.infra.keys.reader import Reader
@@ -121,7 +121,7 @@ def _chosen(store: KeyStore, kind: str, id: str, ref: str, *, is_added: bool) ->
     Raises:
         BadArgument: there is no such kind or person.
     """
-    from twofold.batch.people.export import require_person
+    from twofold.features.persons.export import require_person
     from twofold.tables.declare.registry import load
 
     if ref:
@@ -170,8 +170,8 @@ def _print_ref(chosen: _Person, *, as_json: bool) -> None:
 
 def _certify(settings: Settings, store: KeyStore, chosen: _Person, *, as_json: bool, patience_s: float = 0.0) -> None:
     """Prints what is held of a person, once copies are without it or the time is over."""
-    from twofold.batch.people.certificate import certify, wait_for_copies
-    from twofold.cli.people.certificate_view import as_markdown, print_certificate
+    from twofold.features.persons.certificate import certify, wait_for_copies
+    from twofold.features.persons.certificate_view import as_markdown, print_certificate
     from twofold.infra.delta.lake import Lake
     from twofold.tables.declare.registry import load
 

@@ -10,10 +10,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.infra.webhooks.signed import github, secret, standard
-from tests.intake.test_delivery import topic
+from twofold.features.webhooks import webhook_server
+from twofold.features.webhooks.tests.test_delivery import topic
+from twofold.features.webhooks.webhook_server import _Rate, application
 from twofold.infra.project.settings import Settings
-from twofold.intake import webhook_server
-from twofold.intake.webhook_server import _Rate, application
 
 BODY = b'{"cents": 5}'
 JSON = {"content-type": "application/json"}

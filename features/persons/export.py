@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from twofold.batch.people.person_rows import recording, rows_of_key
+from twofold.features.persons.person_rows import recording, rows_of_key
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, nearest
 from twofold.infra.keys.ciphertext import START, unseal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.tables.declared import written
+from twofold.features.persons.relay import SERVICE, relayed_topics
 from twofold.infra.project.settings import Settings
-from twofold.intake.relay import SERVICE, relayed_topics
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import captures
 

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.batch.people.forgotten_letters import Letters
 from tests.outputs.followed_table import MemoryCopy
-from twofold.batch.people import certificate
-from twofold.batch.people.certificate import Certificate, certify, wait_for_copies
+from twofold.features.persons import certificate
+from twofold.features.persons.certificate import Certificate, certify, wait_for_copies
+from twofold.features.persons.tests.forgotten_letters import Letters
 from twofold.features.search.search_output import SearchOutput
 from twofold.infra.keys.ended_keys import FORGOTTEN
 from twofold.infra.keys.key_store import KeyStore, Person

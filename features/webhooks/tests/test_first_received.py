@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from twofold.intake.first_received import FirstReceived
+from twofold.features.webhooks.first_received import FirstReceived
 
 NOON = datetime(2026, 11, 27, 12, 0, 0, 123456, tzinfo=UTC)
 A, B = ("hub.pushes", "a"), ("hub.pushes", "b")

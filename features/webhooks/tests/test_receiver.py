@@ -25,11 +25,13 @@ import pytest
 
 from tests.infra.conftest import free_port
 from tests.infra.webhooks.signed import github
-from tests.intake.own_receiver import DIES
 from tests.platform.supervised_driver import kill, process
 from tests.servers import wait_until
 from tests.support.published_webhooks import examples, signatures
 from tests.tables.declared import written
+from twofold.features.webhooks import receiver as program
+from twofold.features.webhooks.bounded_http import CONNECTIONS
+from twofold.features.webhooks.tests.own_receiver import DIES
 from twofold.infra.kafka import broker as kafka
 from twofold.infra.kafka import topic_admin
 from twofold.infra.keys.key_store import KeyStore
@@ -37,8 +39,6 @@ from twofold.infra.keys.reader import Reader
 from twofold.infra.process import supervisor
 from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.webhook_secrets import add_missing
-from twofold.intake import receiver as program
-from twofold.intake.bounded_http import CONNECTIONS
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.record_decoder import Decoder
 from twofold.tables.refresh.events.sealed_topics import require_sealed
@@ -106,7 +106,7 @@ def receiver(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iter
     secrets.write_text(f"hub.pushes = {SECRET}\nhub.examples = {SECRET}\nhub.payments = {SECRET}\n")
     add_missing(settings, [*registry.topics])
     [own] = program.SERVICE.programs(settings, registry)
-    command = [sys.executable, "-m", "tests.intake.own_receiver", str(folder)]
+    command = [sys.executable, "-m", "twofold.features.webhooks.tests.own_receiver", str(folder)]
     try:
         supervisor.start(settings, [replace(own, command=command)])
         [wait] = program.SERVICE.ready(settings, registry)

@@ -1,4 +1,4 @@
-"""The supervised receiver of webhooks: `python -m twofold.intake.receiver`."""
+"""The supervised receiver of webhooks: `python -m twofold.features.webhooks.receiver`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def _programs(settings: Settings, registry: Registry) -> list[Program]:
     topics = webhook_topics(registry)
     add_missing(settings, [topic.full_name for topic in topics])
     filled = " ".join(f"{t.full_name}:{t.scheme}:{t.event_time}:{t.max_bytes}:{covering(t)}" for t in topics)
-    return [worker(settings, NAME, [sys.executable, "-P", "-m", "twofold.intake.receiver"], filled, stop_wait_s=40)]
+    command = [sys.executable, "-P", "-m", "twofold.features.webhooks.receiver"]
+    return [worker(settings, NAME, command, filled, stop_wait_s=40)]
 
 
 def _ready(settings: Settings, registry: Registry) -> Iterator[Wait]:
@@ -71,7 +72,7 @@ SERVICE = Service[Registry](
 
 def main(settings: Settings, topics: Sequence[WebhookTopic]) -> None:
     """Receives webhooks for these topics until it is stopped."""
-    from twofold.intake.webhook_server import serve
+    from twofold.features.webhooks.webhook_server import serve
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     serve(settings, topics)

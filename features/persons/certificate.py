@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from twofold.batch.people.person_rows import rows_of_key
+from twofold.features.persons.person_rows import rows_of_key
 from twofold.infra import COMMAND
 from twofold.infra.delta.compaction import compact_without_history
 from twofold.infra.delta.datafusion_sql import select

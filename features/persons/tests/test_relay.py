@@ -19,10 +19,11 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from tests.harness.tiers import this_run
-from tests.intake.own_relay import DIES
 from tests.platform.supervised_driver import process
 from tests.servers import wait_until
 from tests.tables.declared import written
+from twofold.features.persons import relay as program
+from twofold.features.persons.tests.own_relay import DIES
 from twofold.infra.capture.captured_table import INTAKE, LOST, CaptureState
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.kafka import topic_admin
@@ -32,7 +33,6 @@ from twofold.infra.keys.reader import Reader
 from twofold.infra.process import supervisor
 from twofold.infra.project.chosen_domains import relay_name
 from twofold.infra.project.settings import Settings
-from twofold.intake import relay as program
 from twofold.status.parts import captures
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import intakes
@@ -132,7 +132,7 @@ def relayed(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Itera
     require_sealed(settings, registry.topics.values())
     topic_admin.ensure_topics(broker, specs(registry))
     [own] = program.SERVICE.programs(settings, registry)
-    command = [sys.executable, "-m", "tests.intake.own_relay", str(folder), DOMAIN]
+    command = [sys.executable, "-m", "twofold.features.persons.tests.own_relay", str(folder), DOMAIN]
     try:
         supervisor.start(settings, [replace(own, command=command)])
         yield Relayed(settings, registry)

@@ -1,6 +1,6 @@
 """The supervised relay of a domain: encrypts what is captured, on its way to topics.
 
-It is `python -m twofold.intake.relay DOMAIN`.
+It is `python -m twofold.features.persons.relay DOMAIN`.
 
 A connector cannot encrypt. It writes to the intake of a topic; the relay appends to the topic what is left of it in the
 clear, in order, and empties the intake.
@@ -57,7 +57,7 @@ def _programs(settings: Settings, registry: Registry) -> Iterator[Program]:
     for domain in registry.domains:
         if topics := relayed_topics(registry, domain):
             declared = " ".join(f"{topic.full_name}:{covering(topic)}" for topic in topics)
-            command = [sys.executable, "-P", "-m", "twofold.intake.relay", domain]
+            command = [sys.executable, "-P", "-m", "twofold.features.persons.relay", domain]
             yield worker(settings, relay_name(domain), command, declared, stop_wait_s=20)
 
 

@@ -1,4 +1,4 @@
-"""A receiver for declarations of a folder, with less patience: `python -m tests.intake.own_receiver FOLDER`."""
+"""A receiver for declarations of a folder, with less patience: `python -m` its name, FOLDER."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
+from twofold.features.webhooks import bounded_http, delivery_log, receiver
 from twofold.infra.project.settings import Settings
-from twofold.intake import bounded_http, delivery_log, receiver
 from twofold.tables.declare.registry import load
 from twofold.tables.declare.sources.webhook_topic import webhook_topics
 

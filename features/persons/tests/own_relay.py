@@ -1,4 +1,4 @@
-"""A relay for declarations of a folder, with less patience: `python -m tests.intake.own_relay FOLDER DOMAIN`."""
+"""A relay for declarations of a folder, with less patience: `python -m` its name, FOLDER DOMAIN."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
+from twofold.features.persons import relay
 from twofold.infra.kafka.ordered_copy import OrderedCopy
 from twofold.infra.project.settings import Settings
-from twofold.intake import relay
 from twofold.tables.declare.registry import load
 
 DIES = "dies-before-it-empties-the-intake"

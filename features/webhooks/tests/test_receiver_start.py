@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.tables.declared import written
+from twofold.features.webhooks.receiver import SERVICE
+from twofold.features.webhooks.secret_check import require_webhook_secrets
 from twofold.infra.errors import BadSetting
 from twofold.infra.process.doctor import examine
 from twofold.infra.project.settings import Settings
-from twofold.intake.receiver import SERVICE
-from twofold.status.observer import Observer
-from twofold.status.symptoms.diagnosis import symptoms_of
 from twofold.tables.declare.registry import Registry, load
 
 FILE = '''\
@@ -69,12 +68,14 @@ def test_each_topic_gets_a_secret_in_a_file_that_others_cannot_read(settings: Se
         SERVICE.programs(settings, registry)
 
 
-def test_a_topic_without_a_secret_is_a_symptom(settings: Settings, tmp_path: Path) -> None:
-    observer = Observer(settings, declared(tmp_path / "tables"))
+def test_a_topic_without_a_secret_is_refused_by_the_check(settings: Settings, tmp_path: Path) -> None:
+    registry = declared(tmp_path / "tables")
+    require_webhook_secrets(settings, registry)  # before `up` has made the file
     file = settings.webhook_secrets_file
     file.parent.mkdir(parents=True)
     file.touch(mode=0o600)
-    [symptom, _] = symptoms_of(observer.snapshot(save=False))
-    assert (symptom.text, str(file) in symptom.hint) == ("webhooks: bank.refunds has no secret", True)
+    with pytest.raises(BadSetting, match=r"bank\.refunds has no secret") as fault:
+        require_webhook_secrets(settings, registry)
+    assert str(file) in str(fault.value.hint)
     file.write_text("bank.refunds = whsec_YQ==\n")
-    assert [one.kind for one in symptoms_of(observer.snapshot(save=False))] == ["platform-down"]
+    require_webhook_secrets(settings, registry)

@@ -9,7 +9,7 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from twofold.intake.bounded_http import HEAD_BYTES, BoundedProtocol
+from twofold.features.webhooks.bounded_http import HEAD_BYTES, BoundedProtocol
 
 START = b"POST /hub/pushes HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from twofold.cli.console import make_table, out
 
 if TYPE_CHECKING:
-    from twofold.batch.people.certificate import Certificate
+    from twofold.features.persons.certificate import Certificate
 
 _READABLE = {True: "Nothing of it can be read any more.", False: "Some of it can still be read."}
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 
+from twofold.features.webhooks.delivery import Delivery
+from twofold.features.webhooks.first_received import FirstReceived, Key
 from twofold.infra.errors import BrokerUnreachable, TwofoldError
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.project.settings import Settings
-from twofold.intake.delivery import Delivery
-from twofold.intake.first_received import FirstReceived, Key
 from twofold.tables.declare.records.cover import Seal, find_cover
 from twofold.tables.declare.sources.webhook_topic import WebhookTopic
 

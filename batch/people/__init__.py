@@ -1,1 +1,0 @@
-"""Data that are held of a person."""

@@ -1,1 +1,0 @@
-"""Commands about persons, and the keys by which their data are encrypted."""

@@ -1,1 +1,0 @@
-"""The receiver of webhooks, which others send."""
