@@ -54,8 +54,9 @@ def test_the_shop_takes_its_notices_and_no_forgery(broker: Settings, tmp_path: P
     topic_admin.ensure_topics(broker, [spec for spec in specs(registry) if spec.name == refund_sender.TOPIC])
     add_missing(settings, [refund_sender.TOPIC])
     try:
-        supervisor.start(settings, receiver.programs(settings, registry))
-        receiver.wait_ready(settings)
+        supervisor.start(settings, [*receiver.SERVICE.programs(settings, registry)])
+        [wait] = receiver.SERVICE.ready(settings, registry)
+        wait.run()
         assert refund_sender.send(settings, DAY) == 20
     finally:
         supervisor.stop(settings)
