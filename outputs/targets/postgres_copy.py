@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import psycopg
@@ -57,7 +57,7 @@ class PostgresCopy(Target):
             self.at = parsed_address(destination(lake.settings.destinations, output.destination, form))
         else:
             self.at = supervised_address(lake.settings, COPIES)
-        self._lake, self._of, self.owner = lake, place, str(place)
+        self._lake, self._of, self.owner, self._reveal = lake, place, str(place), output.reveal
         self.place = POSTGRES.name(place.domain, place.output)
 
     def position(self) -> Position | None:
@@ -109,7 +109,8 @@ class PostgresCopy(Target):
     def _erase_replaced(self) -> None:
         """Writes the copy to new files: the old ones have values of persons who are forgotten, in rows replaced."""
         with self._connected(_ERASED_S) as connection:
-            if self._types(connection):
+            if types := self._types(connection):
+                self._gather_nothing(connection, types)
                 connection.execute(f"SET lock_timeout = {1000 * _LOCK_S:.0f}")
                 connection.execute(f"VACUUM FULL {self.place}")
 
@@ -182,8 +183,14 @@ class PostgresCopy(Target):
         ]
         if parts:
             connection.execute(f"ALTER TABLE {self.place} {', '.join(parts)}")
+            self._gather_nothing(connection, wanted)
         for name in map(POSTGRES.name, (n for n in earlier if n in types and n not in wanted)):
             connection.execute(f"UPDATE {self.place} SET {name} = NULL WHERE {name} IS NOT NULL")
+
+    def _gather_nothing(self, connection: Connection, columns: Collection[str]) -> None:
+        """Keeps values of persons out of the statistics that the server gathers, which have some in the clear."""
+        for name in map(POSTGRES.name, (column for column in self._reveal if column in columns)):
+            connection.execute(f"ALTER TABLE {self.place} ALTER COLUMN {name} SET STATISTICS 0")
 
     def _change(self, connection: Connection, changes: pa.Table) -> list[Refused]:
         """Deletes and inserts the rows by their keys; returns those that PostgreSQL cannot hold, which are absent."""

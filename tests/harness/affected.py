@@ -15,12 +15,11 @@ from tests import ROOT, is_test
 
 LAWS = {"tests/docs/test_docstrings.py", "tests/test_places.py", "tests/test_rooms.py"}
 """They read every file, whoever imports it."""
-FIXTURES = "tests/fixtures.py"
 CHOSEN = pytest.StashKey[set[str]]()
 
 
 def affected(root: Path, files: Collection[str], changed: Collection[str]) -> set[str]:
-    """Returns the test files that import a changed file, with what they import, their `conftest.py` and `FIXTURES`.
+    """Returns the test files that import a changed file, with what they import and their `conftest.py`.
 
     A `conftest.py` that hands on fixtures of a helper matters to the tests that name one of them. A changed file that
     no test imports, or that is not of Python, selects all tests of its room; one that is in no room selects all tests.
@@ -31,14 +30,14 @@ def affected(root: Path, files: Collection[str], changed: Collection[str]) -> se
     modules = {module_of(file): file for file in files}
     texts = {file: (root / file).read_text("utf-8") for file in files}
     needs = {file: set(needed(ast.parse(text), modules)) for file, text in texts.items()}
-    handing = [file for file in files if file == FIXTURES or file.endswith("/conftest.py")]
+    handing = [file for file in files if Path(file).name == "conftest.py"]
     handed = {file: handed_on(ast.parse(texts[file]), modules) for file in handing}
     for file, fixtures in handed.items():
         needs[file] -= set(fixtures.values())
     tests = [file for file in files if is_test(Path(file)) and Path(file).name.startswith("test_")]
     reached = {}
     for test in tests:
-        own = [FIXTURES, *(str(folder / "conftest.py") for folder in Path(test).parents)]
+        own = [str(folder / "conftest.py") for folder in Path(test).parents]
         words = set(re.findall(r"\w+", texts[test]))
         helpers = [helper for file in own for name, helper in handed.get(file, {}).items() if name in words]
         reached[test] = closure([test, *helpers, *(file for file in own if file in files)], needs)

@@ -17,7 +17,7 @@ FILES = {
     "batch/rewrite.py": "def run():\n    from twofold.infra.disk import SIZE",
     "batch/types.py": "if TYPE_CHECKING:\n    from twofold.infra.disk import SIZE",
     "tests/__init__.py": "",
-    "tests/fixtures.py": "import twofold.infra.net\nfrom tests.servers import broker",
+    "conftest.py": "import twofold.infra.net\nfrom tests.servers import broker",
     "tests/servers.py": "import twofold.infra.disk",
     "tests/worker.py": "import twofold.batch.rewrite",
     "tests/test_rooms.py": "",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.test_rooms import MAY_IMPORT, files_of, imports_of, place_of
+from tests.test_rooms import imports_of, modules_in
 
 TOOLS = ("sh", "cmp", "dirname", "readlink", "awk", "cp")
 
@@ -82,12 +82,7 @@ def pinned(file: str) -> dict[str, str]:
 def test_no_room_needs_a_package_that_only_tests_install() -> None:
     only_tests = set(pinned("requirements-dev.txt")) - set(pinned("requirements.txt"))
     owners = importlib.metadata.packages_distributions()
-    imported = {
-        module.split(".")[0]
-        for room in MAY_IMPORT
-        for path in files_of(place_of(room), ".py")
-        for module, _ in imports_of(path.read_text("utf-8"))
-    }
+    imported = {module.split(".")[0] for path in modules_in() for module, _ in imports_of(path.read_text("utf-8"))}
     needed = {re.sub(r"[-_.]+", "-", owner).lower() for module in imported for owner in owners.get(module, ())}
     assert {"pytest", "ruff", "mypy", "moto"} <= only_tests
     assert {"pyspark", "duckdb"} <= needed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import ROOT
+from tests import ROOT, is_test
 from tests.test_places import MODULES
 from twofold.infra.sqlite_file import open_sqlite
 
@@ -64,4 +64,4 @@ def test_what_is_removed_is_overwritten_where_secrets_are(tmp_path: Path) -> Non
 
 def test_the_product_opens_files_of_sqlite_by_this_function_alone() -> None:
     opens = [path for path in MODULES if "sqlite3.connect(" in (ROOT / path).read_text("utf-8")]
-    assert [str(path) for path in opens if path.parts[0] != "tests"] == ["infra/sqlite_file.py"]
+    assert [str(path) for path in opens if not is_test(path)] == ["infra/sqlite_file.py"]

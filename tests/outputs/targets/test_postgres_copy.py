@@ -65,7 +65,8 @@ class TestContract(TargetContract):
             return [dict(zip(columns, map(in_utc, row), strict=True)) for row in found]
 
         def folders() -> list[Path]:
-            """The log of the database is kept elsewhere."""
+            """The log of the database is kept elsewhere; it gathers statistics by itself, too, with values in them."""
+            postgres.run("ANALYZE")
             postgres.run("CHECKPOINT")
             [(oid,)] = postgres.run("SELECT oid FROM pg_database WHERE datname = current_database()")
             return [postgres_server.data_directory(postgres.settings) / "base" / str(oid)]
