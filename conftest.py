@@ -34,7 +34,8 @@ for _name in ("COLUMNS", "LINES"):
 for _room in (ROOT / "src" / "twofold").iterdir():
     sys.modules.update({_room.name: None} if _room.is_dir() else {})  # type: ignore[dict-item]
 # Few JVMs of a test live long enough for what the second compiler costs: a third of the CPU time of a short one.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+# By itself a JVM that has no second compiler gets 48 MB for code, which a driver of many tables fills.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=160m")
 
 # How long an example takes says what else the machine does.
 hypothesis.settings.register_profile("any machine", deadline=None)
