@@ -25,9 +25,6 @@ from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import restored
 from twofold.status.catalog import catalog_of
 from twofold.status.fold import Facts
-from twofold.status.parts.captures import capture_states
-from twofold.status.parts.outputs import output_reports
-from twofold.status.parts.plain_text import plain_text_records
 from twofold.status.parts.series import SeriesPoint, SeriesUpdate
 from twofold.status.parts.snapshot import (
     BROKER,
@@ -89,7 +86,10 @@ class Observer:
         if thorough and processes:
             for part, check in (item for feature in features() for item in feature.checks.items()):
                 _tolerant(faults, part, partial(resolve_name(check), settings, registry))
-        captured = _tolerant(faults, "captures", lambda: capture_states(settings, registry)) if processes else []
+        looks = {
+            part: partial(resolve_name(look), lake, registry, at) for f in features() for part, look in f.parts.items()
+        }
+        parts = {part: _tolerant(faults, part, look) for part, look in looks.items()}
         own_broker = [BROKER] if settings.supervises_broker else []
         now = Snapshot(
             at=at,
@@ -101,12 +101,12 @@ class Observer:
             gaps=lost,
             # The tables of a file with a fault are not removed.
             removed=registry.removed(lake.names()),
-            captures=captured or [],
-            outputs=_tolerant(faults, "outputs", lambda: output_reports(lake, registry, at)) or [],
+            captures=parts.get("captures") or [],
+            outputs=parts.get("outputs") or [],
             refused={name: Fault.from_error(error) for name, error in refused(lake, registry).items()},
             unproved=live_unproved(lake, registry),
             of_other_code=[name for name in (*registry.topics, *registry.tables) if facts.is_of_other_code(name)],
-            plain_text=_tolerant(faults, "quarantine", lambda: plain_text_records(lake, registry, at)) or {},
+            plain_text=parts.get("plain_text") or {},
             not_run=registry.not_run,
         )
         updates = _tolerant(faults, "commits", lambda: _series_updates(now, facts)) if save else None

@@ -20,7 +20,7 @@ from twofold.infra.text.printable import shown_duration
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from twofold.status.parts.outputs import OutputReport
+    from twofold.status.parts.snapshot import OutputReport
     from twofold.tables.declare.outputs.output import Output
     from twofold.tables.declare.table import Table
 

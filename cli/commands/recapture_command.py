@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,7 +69,9 @@ def _preview(settings: Settings, registry: Registry, lake: Lake, topic: Topic, c
     from twofold.batch.audit.hash_buckets import Turn
     from twofold.status.parts.captures import capture_states
 
-    faults = [state.fault for state in capture_states(settings, registry) if state.topic == capture.topic]
+    faults = [
+        state.fault for state in capture_states(lake, registry, datetime.now(UTC)) if state.topic == capture.topic
+    ]
     with step(f"Rows of {capture.table} in the database"):
         compared = compare_with_database(lake, topic, capture, Turn(), waits=not any(faults))
     for fault in filter(None, faults):

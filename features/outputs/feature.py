@@ -16,4 +16,6 @@ FEATURE = Feature(
         "ledger.refused": "twofold.outputs.refused_rows:SCHEMA",
         "ledger.revealed": "twofold.outputs.revealed_places:SCHEMA",
     },
+    parts={"outputs": "twofold.status.parts.outputs:output_reports"},
+    symptoms=["twofold.features.outputs.output_symptoms:output_failed"],
 )

@@ -23,4 +23,6 @@ FEATURE = Feature(
     },
     services=["twofold.features.persons.relay:SERVICE"],
     ledgers={"ledger.forgotten": "twofold.infra.keys.ended_keys:SCHEMA"},
+    parts={"plain_text": "twofold.status.parts.plain_text:plain_text_records"},
+    symptoms=["twofold.features.persons.person_symptoms:plain_text"],
 )

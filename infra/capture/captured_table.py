@@ -61,30 +61,6 @@ class Capture:
         return f"{PREFIX}{self.snapshot}_{self.topic.replace('.', '_')}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CaptureState:
-    """The state of a capture.
-
-    Args:
-        state: of the connector's task as reported by Connect, or `MISSING`.
-        slot: the slot's `wal_status` in `pg_replication_slots`: `reserved`, `extended`, `unreserved`, `lost`; None: no
-            slot.
-        retained_bytes: of write-ahead log that the database keeps for the connector.
-        fault: what is wrong; empty when nothing is.
-        hint: what to do about it.
-        waiting: records in the intake that are not in the topic yet; None: it has no intake.
-    """
-
-    topic: str
-    table: str
-    state: str
-    slot: str | None
-    retained_bytes: int
-    fault: str = ""
-    hint: str = ""
-    waiting: int | None = None
-
-
 def unfit_names(topics: Iterable[str]) -> Iterator[tuple[str, BadDeclaration]]:
     """Yields the captured topics whose connector names would be invalid or ambiguous, each with its error.
 

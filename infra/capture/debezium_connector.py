@@ -18,7 +18,6 @@ from twofold.infra.capture.captured_table import (
     PREFIX,
     UNCHANGED,
     Capture,
-    CaptureState,
     again,
     snapshot_number,
 )
@@ -29,6 +28,7 @@ from twofold.infra.errors import CaptureFailed, ConnectUnreachable, StatementRef
 from twofold.infra.postgres.database_connection import address, connected, query
 from twofold.infra.process.readiness import until_answered
 from twofold.infra.project.settings import Settings
+from twofold.status.parts.snapshot import CaptureState
 from twofold_algebra.sql.names import POSTGRES
 
 RELEASE_S = 30.0  # how long a stopped connector may hold its slot

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from twofold.infra.errors import CaptureFailed
+from twofold.infra.process import supervisor
 from twofold.infra.project.chosen_domains import relay_name
+from twofold.status.parts.snapshot import CaptureState
 from twofold_algebra.sql.names import POSTGRES
 
 if TYPE_CHECKING:
-    from twofold.infra.capture.captured_table import CaptureState
+    from twofold.infra.delta.lake import Lake
     from twofold.infra.project.settings import Settings
     from twofold.tables.declare.registry import Registry
 
@@ -20,7 +22,16 @@ LATE_S = 60
 """A record that waits in an intake for longer is a problem."""
 
 
-def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]:
+def running_captures(lake: Lake, registry: Registry, now: datetime) -> list[CaptureState]:
+    """Returns the states of captured tables while the platform runs, else none.
+
+    Raises:
+        ConnectUnreachable, DatabaseUnreachable: retryable.
+    """
+    return capture_states(lake, registry, now) if supervisor.state(lake.settings) else []
+
+
+def capture_states(lake: Lake, registry: Registry, now: datetime) -> list[CaptureState]:
     """Returns the states of captured tables; if none is declared, no code of theirs is loaded.
 
     Raises:
@@ -28,24 +39,23 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
     """
     from twofold.tables.declare.sources.captured_topic import captures
 
-    declared = captures(registry)
+    declared, settings = captures(registry), lake.settings
     if not declared:
         return []
     from twofold.batch.capture.lost_changes import changes_fault
     from twofold.infra.capture.captured_table import again
     from twofold.infra.capture.debezium_connector import state
-    from twofold.infra.delta.lake import Lake
 
-    states, lake = [], Lake(settings)
+    states = []
     for capture in declared:
-        now = state(settings, capture)
-        lost = "" if now.fault or capture.is_outbox else changes_fault(lake, capture.topic)
-        states.append(replace(now, fault=lost, hint=f"{again(capture.topic)}.") if lost else now)
-    return with_intakes(settings, registry, states, [one.topic for one in declared if one.is_personal])
+        seen = state(settings, capture)
+        lost = "" if seen.fault or capture.is_outbox else changes_fault(lake, capture.topic)
+        states.append(replace(seen, fault=lost, hint=f"{again(capture.topic)}.") if lost else seen)
+    return with_intakes(settings, registry, states, [one.topic for one in declared if one.is_personal], now)
 
 
 def with_intakes(
-    settings: Settings, registry: Registry, states: list[CaptureState], topics: Sequence[str]
+    settings: Settings, registry: Registry, states: list[CaptureState], topics: Sequence[str], now: datetime
 ) -> list[CaptureState]:
     """Adds how many records wait in intakes, and whether one does for long, which the relay of the domain should take.
 
@@ -65,7 +75,7 @@ def with_intakes(
         name = state.topic + INTAKE
         if state.topic in topics:
             state = replace(state, waiting=waiting.get(name, 0))
-        waits_s = time.time() - oldest[name][0] / 1_000 if name in oldest else 0
+        waits_s = (now.timestamp() * 1_000 - oldest[name][0]) / 1_000 if name in oldest else 0
         if waits_s > LATE_S and not state.fault:
             relay = relay_name(registry.topics[state.topic].domain)
             fault = f"{state.waiting:,} records wait to be encrypted, the oldest for {waits_s:.0f} s"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from twofold.infra.delta.lake import Lake
@@ -13,39 +12,11 @@ from twofold.infra.project.settings import Settings
 from twofold.outputs.follow.output_state import OutputState, StateFile
 from twofold.outputs.follow.runner import NAME
 from twofold.outputs.refused_rows import refused_counts
+from twofold.status.parts.snapshot import OutputReport
 from twofold.tables.declare.registry import Registry
 
 PATIENCE = timedelta(minutes=10)
 """A receiver may refuse a change, now and then, and take it by then."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputReport:
-    """An output.
-
-    Attributes:
-        kind: what holds its copy.
-        state: in a few words.
-        version: of the table, that the copy shows; None: it is not known, or nothing was sent yet.
-        behind: versions of the table that the copy does not show; None as `version`.
-        behind_s: seconds since the first of them; None: it shows all, or that is not known.
-        waiting: changes that its receiver does not have yet.
-        refused: rows that it could not have, in all.
-        error: why it does not go on; empty while it does.
-        has_failed: it is no change that is tried again for the first minutes.
-    """
-
-    table: str
-    output: str
-    kind: str
-    state: str
-    version: int | None
-    behind: int | None
-    behind_s: float | None
-    waiting: int
-    refused: int
-    error: str
-    has_failed: bool = False
 
 
 def output_reports(lake: Lake, registry: Registry, now: datetime) -> list[OutputReport]:

@@ -8,10 +8,8 @@ from datetime import date, datetime
 
 from twofold.batch.audit.topic_certificates import CertifiedTopic
 from twofold.batch.ledgers.audit_history import LastAudit
-from twofold.infra.capture.captured_table import CaptureState
 from twofold.infra.errors import TwofoldError
 from twofold.infra.process.supervisor import ProcessState
-from twofold.status.parts.outputs import OutputReport
 from twofold.status.parts.refused_records import Refused
 from twofold.tables.refresh.events.lost_offsets import Gap
 
@@ -138,6 +136,59 @@ class TableState:
     audit: LastAudit | None = None
     oldest: datetime | date | None = None
     newest: datetime | date | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureState:
+    """A captured table of the database.
+
+    Attributes:
+        state: of the connector's task as reported by Connect, or `MISSING`.
+        slot: the slot's `wal_status` in `pg_replication_slots`: `reserved`, `extended`, `unreserved`, `lost`; None: no
+            slot.
+        retained_bytes: of write-ahead log that the database keeps for the connector.
+        fault: what is wrong; empty when nothing is.
+        hint: what to do about it.
+        waiting: records in the intake that are not in the topic yet; None: it has no intake.
+    """
+
+    topic: str
+    table: str
+    state: str
+    slot: str | None
+    retained_bytes: int
+    fault: str = ""
+    hint: str = ""
+    waiting: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputReport:
+    """An output.
+
+    Attributes:
+        kind: what holds its copy.
+        state: in a few words.
+        version: of the table, that the copy shows; None: it is not known, or nothing was sent yet.
+        behind: versions of the table that the copy does not show; None as `version`.
+        behind_s: seconds since the first of them; None: it shows all, or that is not known.
+        waiting: changes that its receiver does not have yet.
+        refused: rows that it could not have, in all.
+        error: why it does not go on; empty while it does.
+        has_failed: it is no change that is tried again for the first minutes.
+    """
+
+    table: str
+    output: str
+    kind: str
+    state: str
+    version: int | None
+    behind: int | None
+    behind_s: float | None
+    waiting: int
+    refused: int
+    error: str
+    has_failed: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,16 +27,6 @@ def rows_unexplained(now: Snapshot) -> Iterator[Case]:
             yield Case(table.name, f"{table.name}: audits found {rows} that nothing explains")
 
 
-@kind(
-    "degraded",
-    "Let only producers that encrypt write to it; `{twofold} send {subject} --quarantined` sends its records again.",
-    "send {subject} --quarantined",
-)
-def plain_text(now: Snapshot) -> Iterator[Case]:
-    """Finds topics to which another producer wrote values of persons in the clear, in the last 7 days."""
-    return (Case(topic, text) for topic, text in now.plain_text.items())
-
-
 @kind("failed", "Correct the file, then `{twofold} up`.", "check")
 def declaration_refused(now: Snapshot) -> Iterator[Case]:
     """Finds declarations that are left out, with what reads them."""

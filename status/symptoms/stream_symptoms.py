@@ -1,4 +1,4 @@
-"""Symptoms of processes, and of the streams that they run."""
+"""Symptoms of processes, of the streams that they run, and of what these work with."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ def process_down(now: Snapshot) -> Iterator[Case]:
     for name, state in states.items():
         if now.processes and state not in ("RUNNING", "STARTING"):
             yield Case(name, f"{name} is {state}", restarts="" if state == MISSING else name)
+
+
+@kind("degraded", "`{twofold} up` starts what does not run.", "doctor")
+def part_faulty(now: Snapshot) -> Iterator[Case]:
+    """Finds parts that do not answer, cannot be read, or refuse: broker, captures, slots, DAGs, webhooks, page, ..."""
+    return (Case(part, f"{part}: {fault.message}", fault.hint) for part, fault in now.faults.items())
 
 
 @kind("failed", "All others go on. Correct what it names, then `{twofold} up`.", "doctor", watched=True)

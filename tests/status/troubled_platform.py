@@ -18,9 +18,7 @@ from twofold.features.page.tests.small_platform import (
     snapshot,
     table,
 )
-from twofold.infra.capture.captured_table import CaptureState
-from twofold.status.parts.outputs import OutputReport
-from twofold.status.parts.snapshot import Fault, Snapshot
+from twofold.status.parts.snapshot import CaptureState, Fault, OutputReport, Snapshot
 from twofold.tables.refresh.events.lost_offsets import Gap
 
 LONG_AGO = NOW - timedelta(minutes=10)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.servers import wait_until
 from tests.tables.declared import written
 from twofold.features.persons import relay as program
 from twofold.features.persons.tests.own_relay import DIES
-from twofold.infra.capture.captured_table import INTAKE, LOST, CaptureState
+from twofold.infra.capture.captured_table import INTAKE, LOST
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.record_producer import producing
@@ -34,6 +35,7 @@ from twofold.infra.process import supervisor
 from twofold.infra.project.chosen_domains import relay_name
 from twofold.infra.project.settings import Settings
 from twofold.status.parts import captures
+from twofold.status.parts.snapshot import CaptureState
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import intakes
 from twofold.tables.refresh.events.sealed_topics import require_sealed
@@ -244,7 +246,9 @@ def test_status_says_how_many_records_wait_and_whether_for_long(
     )
 
     def found() -> CaptureState:
-        return captures.with_intakes(relayed.settings, relayed.registry, [state], ["tenancy.late"])[0]
+        return captures.with_intakes(relayed.settings, relayed.registry, [state], ["tenancy.late"], datetime.now(UTC))[
+            0
+        ]
 
     relayed.send("tenancy.late", [change(0)])
     relayed.wait_relayed("tenancy.late")

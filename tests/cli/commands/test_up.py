@@ -6,6 +6,7 @@ import json
 import socket
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -78,10 +79,14 @@ def test_lost_records_of_a_domain_that_is_not_run_fail_no_status(cli: Cli, home:
 
 def test_no_database_is_asked_that_no_chosen_domain_captures(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home", connect_port=1, database_port=2)
-    for look in (capture_states, require_topics_of_slots):
-        assert not look(settings, load().restricted_to(["flights"]))
+    looks = [
+        partial(require_topics_of_slots, settings),
+        lambda registry: capture_states(Lake(settings), registry, datetime.now(UTC)),
+    ]
+    for look in looks:
+        assert not look(load().restricted_to(["flights"]))
         with pytest.raises(TryAgain):
-            look(settings, load().restricted_to(["shop"]))
+            look(load().restricted_to(["shop"]))
 
 
 def test_commands_without_names_are_of_the_chosen_domains(

@@ -35,7 +35,8 @@ from twofold.outputs.copy_comparison import compare_copy
 from twofold.outputs.follow import runner
 from twofold.outputs.follow.output_state import StateFile
 from twofold.outputs.targets.open_target import open_target
-from twofold.status.parts.outputs import OutputReport, output_reports
+from twofold.status.parts.outputs import output_reports
+from twofold.status.parts.snapshot import OutputReport
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.table import Table
 
