@@ -1,13 +1,13 @@
 # Written by `.venv/bin/python -m docs.generate`.
+from twofold.features.outputs.targets.postgres_output import to_postgres as to_postgres
+from twofold.features.outputs.targets.topic_output import to_topic as to_topic
+from twofold.features.outputs.targets.webhook_output import to_webhook as to_webhook
 from twofold.features.search.search_output import to_search as to_search
 from twofold.features.search.stored_searches import search_matches as search_matches
 from twofold.features.search.stored_searches import search_terms as search_terms
 from twofold.tables.declare.functions.captured_rows import history as history
 from twofold.tables.declare.functions.captured_rows import latest_rows as latest_rows
 from twofold.tables.declare.functions.captured_rows import latest_values as latest_values
-from twofold.tables.declare.outputs.postgres_output import to_postgres as to_postgres
-from twofold.tables.declare.outputs.topic_output import to_topic as to_topic
-from twofold.tables.declare.outputs.webhook_output import to_webhook as to_webhook
 from twofold.tables.declare.personal import domain_of as domain_of
 from twofold.tables.declare.personal import person as person
 from twofold.tables.declare.personal import personal as personal

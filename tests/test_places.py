@@ -97,7 +97,6 @@ MOST_LINES_OF_A_PART = {
     "quality": 1_550,
     "tables": 9_400,
     "streaming": 3_600,
-    "outputs": 2_350,
     "batch": 8_150,
     "status": 2_600,
     "analysts": 650,
@@ -188,7 +187,7 @@ def test_no_code_asks_which_encoding_a_topic_has() -> None:
         path
         for path in MODULES
         if path.parts[0]
-        in ("packages", "infra", "tables", "streaming", "outputs", "batch", "features", "testing", "cli", "dags")
+        in ("packages", "infra", "tables", "streaming", "batch", "features", "testing", "cli", "dags")
     )
     assert [str(path) for path in code if asks.search((ROOT / path).read_text("utf-8"))] == []
 

@@ -15,17 +15,23 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from twofold.batch.audit.comparison import Comparison
 from twofold.batch.audit.hash_buckets import Turn
 from twofold.batch.capture.snapshot_deletions import PLACE
+from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.infra import COMMAND
-from twofold.infra.capture.captured_table import Capture
+from twofold.infra.capture.captured_table import Capture, again
 from twofold.infra.capture.catalog_changes import SIZE
 from twofold.infra.capture.debezium_decoder import EPOCH
 from twofold.infra.capture.log_marks import WRITE_MARK
 from twofold.infra.capture.table_catalog import CatalogColumn, columns_of
 from twofold.infra.duckdb_session import query
-from twofold.infra.errors import CaptureFailed
+from twofold.infra.errors import CaptureFailed, TwofoldError
 from twofold.infra.postgres.database_connection import connected
+from twofold.infra.rows.sizes import COMMITTED, most_rows
+from twofold.tables.declare.sources.captured_topic import captures
+from twofold.tables.declare.table import Table
+from twofold.tables.refresh.open_platform import Platform
 from twofold_algebra.sql.names import DUCKDB, POSTGRES
 
 if TYPE_CHECKING:
@@ -122,6 +128,32 @@ class ComparedTable:
             if differences
             else ""
         )
+
+
+def audit_captured(platform: Platform, tables: Sequence[Table], turn: Turn) -> list[Comparison]:
+    """Compares the captured tables from which tables are computed with their rows in the database; all if few."""
+    topics = {name: topic for table in tables for name, topic in platform.registry.above(table).topics.items()}
+    return [
+        _audit_captured(platform.lake, topics[capture.topic], capture, turn)
+        for capture in captures(platform.registry)
+        if not capture.is_outbox and capture.topic in topics and platform.lake.exists(capture.topic)
+    ]
+
+
+def _audit_captured(lake: Lake, topic: Topic, capture: Capture, turn: Turn) -> Comparison:
+    name = topic.full_name
+    audited = Comparison(subject=name, other=f"{capture.table} of the database")
+    turn = Turn() if lake.rows(name) <= most_rows(lake.settings, COMMITTED) else turn
+    try:
+        compared = compare_with_database(lake, topic, capture, turn)
+    except TwofoldError as error:
+        return replace(audited, fault=f"{name} is not compared with the database: {error.message}")
+    Ledgers(lake).record_topic_audit(
+        name, "audit_database", records=compared.rows, faults=compared.differing, turn=turn.number, of=turn.of
+    )
+    fault = f"{name}: {compared.fault}; {again(name)}" if compared.fault else ""
+    differing, left_out = compared.differing, compared.left_out
+    return replace(audited, rows=compared.rows, differing=differing, left_out=left_out, fault=fault)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from twofold.batch.audit.comparison import Comparison
 from twofold.batch.audit.completeness import Coverage, coverage
-from twofold.batch.audit.copy_audit import AuditedCopy, audit_copies
 from twofold.batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn, unfound
 from twofold.batch.audit.missing_offsets import explain_missing
 from twofold.batch.audit.topic_audit import TopicReport, compare_with_log
@@ -23,16 +24,15 @@ from twofold.batch.offset_selection import OffsetSelection
 from twofold.batch.pinned_versions import Pinned
 from twofold.batch.unexplained import name_rows
 from twofold.infra import COMMAND
-from twofold.infra.capture.captured_table import Capture, again
 from twofold.infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from twofold.infra.instants import DAY_MS, Interval, epoch_ms
 from twofold.infra.process.file_locks import is_held
+from twofold.infra.project.feature import features
 from twofold.infra.rows.rows import here
 from twofold.infra.rows.sizes import COMMITTED, most_rows
 from twofold.infra.spark.spark_client import failing_alone
 from twofold.tables.declare.code_fingerprint import fingerprint
 from twofold.tables.declare.registry import load
-from twofold.tables.declare.sources.captured_topic import captures
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.acceptance import require_one_definition
@@ -43,7 +43,6 @@ from twofold.tables.refresh.row_diff import differences_of
 from twofold.tables.refresh.scope import Scope, everything
 
 if TYPE_CHECKING:
-    from twofold.batch.audit.database_audit import ComparedTable
     from twofold.infra.delta.lake import Lake
     from twofold.infra.kafka.topic_admin import PartitionOffsets
     from twofold.infra.project.settings import Settings
@@ -61,32 +60,30 @@ class AuditedTopic:
         partitions: counts of the ingested and lost offsets.
         waiting: records on the broker that were not ingested yet; None if the broker did not answer.
         faults: the faults, for people.
-        database: the comparison with the captured table; None: none was made.
     """
 
     topic: str
     partitions: Sequence[Coverage]
     waiting: int | None
     faults: Sequence[str] = ()
-    database: ComparedTable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
-    """The results of an audit: of tables, of their topics and copies, and of whole logs."""
+    """The results of an audit: of tables, of their topics, of both against other systems, and of whole logs."""
 
     tables: Sequence[Audited] = ()
     topics: Sequence[AuditedTopic] = ()
-    copies: Sequence[AuditedCopy] = ()
+    comparisons: Sequence[Comparison] = ()
     logs: Sequence[TopicReport] = ()
 
     @property
     def passed(self) -> bool:
         """Whether rows of all tables were compared, without a fault in any row, record or copy."""
         tables_pass = not any(t.unexplained or t.skipped or not t.buckets for t in self.tables)
-        copies_pass = not any(copy.fault for copy in self.copies)
+        others_pass = not any(comparison.fault for comparison in self.comparisons)
         topics_pass = not any(t.faults for t in self.topics) and all(log.passed for log in self.logs)
-        return tables_pass and copies_pass and topics_pass
+        return tables_pass and others_pass and topics_pass
 
     def raise_if_wrong(self) -> None:
         """Refuses to succeed if the audit found a fault or skipped a table.
@@ -99,7 +96,8 @@ class AuditReport:
         skipped = [t for t in self.tables if t.skipped]
         findings = [name_rows(t) for t in wrong]
         findings += [fault for topic in self.topics for fault in topic.faults]
-        findings += [copy.fault for copy in self.copies if copy.fault]
+        findings += [comparison.fault for comparison in self.comparisons if comparison.fault]
+        differing = {comparison.subject for comparison in self.comparisons if comparison.fault}
         unseen = [f"Not looked at: {t.skipped}" for t in skipped]
         if findings:
             raise UnexplainedDifference(
@@ -108,7 +106,7 @@ class AuditReport:
                 if wrong
                 else f"`{COMMAND} replay TOPIC` decodes records again; `{COMMAND} show TABLE` lists who wrote.",
                 tables=[t.table for t in wrong],
-                topics=[t.topic for t in self.topics if t.faults],
+                topics=[t.topic for t in self.topics if t.faults or t.topic in differing],
                 skipped=[t.table for t in skipped],
             )
         if skipped:
@@ -149,11 +147,16 @@ def audit(
     faults = registry.left_out(tables) if tables or not spans else {}
     domains = [table.domain for table in chosen] + [topic.domain for topic, _ in spans]
     with opened(settings, "audit", domains) as platform:
-        topics = compare_databases(platform, audit_topics(platform, chosen), turn)
+        topics = audit_topics(platform, chosen)
         audited = audit_tables(platform, chosen, turn) + [_skipped(name, turn, why) for name, why in faults.items()]
-        copies = audit_copies(platform.lake, chosen, turn)
+        others = [found for compare in _others() for found in compare(platform, chosen, turn)]
         compared = [compare_with_log(platform, topic, Log(platform, [topic.full_name]), span) for topic, span in spans]
-        return AuditReport(tables=audited, topics=topics, copies=copies, logs=compared)
+        return AuditReport(tables=audited, topics=topics, comparisons=others, logs=compared)
+
+
+def _others() -> list[Callable[[Platform, Sequence[Table], Turn], Sequence[Comparison]]]:
+    """Lists what compares tables, or their topics, with other systems."""
+    return [resolve_name(name) for feature in features() for name in feature.audits]
 
 
 def audit_tables(platform: Platform, tables: Sequence[Table], turn: Turn) -> list[Audited]:
@@ -275,33 +278,6 @@ def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTop
         counts = {"records": sum(p.records for p in topic.partitions), "faults": len(topic.faults)}
         ledgers.record_topic_audit(topic.topic, "audit_offsets", **counts)
     return audited
-
-
-def compare_databases(platform: Platform, topics: Sequence[AuditedTopic], turn: Turn) -> list[AuditedTopic]:
-    """Adds to the audits of captured topics a comparison with the rows of the database."""
-    captured = {capture.topic: capture for capture in captures(platform.registry) if not capture.is_outbox}
-    return [
-        _with_database(platform, topic, captured[topic.topic], turn) if topic.topic in captured else topic
-        for topic in topics
-    ]
-
-
-def _with_database(platform: Platform, topic: AuditedTopic, capture: Capture, turn: Turn) -> AuditedTopic:
-    from twofold.batch.audit.database_audit import compare_with_database
-
-    lake, name = platform.lake, topic.topic
-    if not lake.exists(name):
-        return topic
-    turn = Turn() if lake.rows(name) <= most_rows(lake.settings, COMMITTED) else turn
-    try:
-        compared = compare_with_database(lake, platform.registry.topics[name], capture, turn)
-    except TwofoldError as error:
-        return replace(topic, faults=[*topic.faults, f"{name} is not compared with the database: {error.message}"])
-    Ledgers(lake).record_topic_audit(
-        name, "audit_database", records=compared.rows, faults=compared.differing, turn=turn.number, of=turn.of
-    )
-    faults = [f"{name}: {compared.fault}; {again(name)}"] if compared.fault else []
-    return replace(topic, faults=[*topic.faults, *faults], database=compared)
 
 
 def _audit_topic(platform: Platform, topic: Topic, bounds: Mapping[int, PartitionOffsets] | None) -> AuditedTopic:

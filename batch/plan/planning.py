@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -34,18 +35,18 @@ from twofold.infra.delta.delta_writer import CHANGE
 from twofold.infra.delta.lake import QUARANTINE
 from twofold.infra.delta.logged_commit import LoggedCommit
 from twofold.infra.duckdb_session import query
-from twofold.infra.rows.rows import are_here
+from twofold.infra.rows.rows import are_here, count
 from twofold.infra.rows.sizes import CHANGED, is_small
-from twofold.outputs.copy_comparison import rows_that_change
-from twofold.outputs.view import View
 from twofold.tables.declare.code_fingerprint import digest
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
+from twofold.tables.output_view import KEY, View
 from twofold.tables.refresh.acceptance import Accepted, accepted_code, definition, is_accepted, require_proved
 from twofold.tables.refresh.events.decoding_fingerprint import decoding
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.open_platform import Platform
 from twofold.tables.refresh.published_table import PublishedTable
+from twofold.tables.refresh.row_diff import difference, rows_after, rows_before
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 from twofold_algebra.sql.names import SPARK
 
@@ -201,13 +202,14 @@ def _outputs(copy: Platform, table: Table, kept: Path) -> dict[str, int]:
     import pyarrow.dataset as ds  # imports pandas, too
 
     closed_ms = Checkpoint.of_table(copy.lake.settings, table).watermark_ms() if table.outputs else None
-    parts = ds.dataset(kept, format="parquet")
-    return {
-        output.name_for(table.name): rows_that_change(
-            View.declared(table, output), closed_ms, (pa.Table.from_batches([part]) for part in parts.to_batches())
-        )
-        for output in table.outputs
-    }
+    changed = Counter[str]()
+    for part in ds.dataset(kept, format="parquet").to_batches() if table.outputs else ():
+        before, after = (side(pa.Table.from_batches([part])) for side in (rows_before, rows_after))
+        for output in table.outputs:
+            view = View.declared(table, output)
+            differing = difference(view.rows(after, closed_ms), view.rows(before, closed_ms), [KEY])
+            changed[output.name_for(table.name)] += count(differing)
+    return dict(changed)
 
 
 def _seen(copy: Platform, fact: Accepted, name: str) -> Accepted:
@@ -259,9 +261,9 @@ def _with_results(
     """Adds to the change the cause and the counts of its run."""
     of_table = [result for result in results if result.table == change.table and (result.changed or len(results) == 1)]
     counts: dict[str, Any] = {}
-    for count in _COUNTS:
-        given = [value for result in of_table if (value := getattr(result, count)) is not None]
-        counts |= {count: sum(given)} if given else {}
+    for counted in _COUNTS:
+        given = [value for result in of_table if (value := getattr(result, counted)) is not None]
+        counts |= {counted: sum(given)} if given else {}
     is_below = change.table.removesuffix(QUARANTINE) not in names
     own: Cause = of_table[-1].cause if of_table else change.cause
     return replace(change, counts=counts, is_below=is_below, cause=own if is_below or of_table else cause)

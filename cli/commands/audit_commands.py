@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from twofold.batch.audit.completeness import Certificate
-    from twofold.batch.audit.table_audit import AuditedTopic, AuditReport
+    from twofold.batch.audit.table_audit import AuditReport
     from twofold.batch.audit.topic_audit import TopicReport
 
 
@@ -231,35 +231,12 @@ def _print_report(report: AuditReport) -> None:
         for topic in report.topics
     ]
     out.print(make_table(None, columns, topics, right=columns[1:], spare=["in transactions"]))
-    _print_databases(report.topics)
-    if report.copies:
-        columns = ["copy", "rows", "differing"]
-        copies = [(f"{copy.table}: {copy.output}", copy.rows, copy.differing) for copy in report.copies]
-        out.print(make_table(None, columns, copies, right=columns[1:]))
+    if report.comparisons:
+        columns = ["of", "compared with", "rows", "differing", "columns left out"]
+        others = [(c.subject, c.other, c.rows, c.differing, ", ".join(c.left_out)) for c in report.comparisons]
+        out.print(make_table(None, columns, others, right=["rows", "differing"], spare=["columns left out"]))
     if any(topic.waiting is None for topic in report.topics):
         out.print("No broker answered: events and quarantine were held against what ingest says of itself.")
-
-
-def _print_databases(topics: Sequence[AuditedTopic]) -> None:
-    """Prints the comparisons with captured databases."""
-    rows = [
-        (
-            topic.topic,
-            topic.database.table,
-            f"{topic.database.rows:,}",
-            *(
-                f"[bold red]{len(keys):,}[/]" if keys else "0"
-                for keys in (topic.database.missing, topic.database.extra, topic.database.different)
-            ),
-            ", ".join(topic.database.left_out),
-        )
-        for topic in topics
-        if topic.database
-    ]
-    if rows:
-        counts = ["rows", "missing", "extra", "different"]
-        columns = ["topic", "table of the database", *counts, "columns left out"]
-        out.print(make_table(None, columns, rows, right=counts, spare=["columns left out"]))
 
 
 def _share(turn: int, of: int) -> str:

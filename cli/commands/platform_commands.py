@@ -11,8 +11,8 @@ import typer
 from rich.markup import escape
 from rich.panel import Panel
 
-from twofold.cli.commands.outputs_commands import outputs_table
 from twofold.cli.console import Json, err, make_table, out, print_json, step
+from twofold.cli.outputs_table import outputs_table
 from twofold.infra import COMMAND, DOCS
 from twofold.infra.errors import LogGap, TwofoldError
 from twofold.infra.project.settings import Settings

@@ -16,11 +16,11 @@ from twofold.demo.traffic import ack_journal
 from twofold.demo.traffic.expected import expected_tables
 from twofold.demo.traffic.sources import source_of
 from twofold.demo.traffic.table_diff import compare
+from twofold.features.outputs.copy_comparison import compare_copy
+from twofold.features.outputs.open_target import open_target
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.kafka.topic_admin import offsets
 from twofold.infra.project.settings import Settings
-from twofold.outputs.copy_comparison import compare_copy
-from twofold.outputs.targets.open_target import open_target
 from twofold.status.fold import Facts
 from twofold.streaming.query.progress import last_of
 from twofold.tables.declare.code_fingerprint import fingerprint

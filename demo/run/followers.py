@@ -17,6 +17,10 @@ from pathlib import Path
 
 from twofold.cli.sql_query import Analyst
 from twofold.demo.traffic.sources import FOLLOWED
+from twofold.features.outputs.next_step import next_step
+from twofold.features.outputs.revealed_places import Place
+from twofold.features.outputs.targets.webhook_output import to_webhook
+from twofold.features.outputs.targets.webhook_sender import WebhookSender
 from twofold.features.work_queue.work_queue import WorkQueue
 from twofold.features.work_queue.work_queue import count as state_of_queue
 from twofold.infra.delta.lake import Lake
@@ -25,10 +29,6 @@ from twofold.infra.kafka.topic_admin import offsets
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.twofold_command import PROGRAM
 from twofold.infra.project.settings import Settings
-from twofold.outputs.next_step import next_step
-from twofold.outputs.revealed_places import Place
-from twofold.outputs.targets.webhook_sender import WebhookSender
-from twofold.tables.declare.outputs.webhook_output import to_webhook
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 from twofold_algebra.sql.names import DUCKDB

@@ -15,6 +15,7 @@ FEATURE = Feature(
     commands={"Run one step by hand": ["twofold.cli.commands.recapture_command:recapture"]},
     services=["twofold.batch.capture.connect_service:SERVICE"],
     checks={"slots": "twofold.status.parts.captures:require_topics_of_slots"},
+    audits=["twofold.batch.audit.database_audit:audit_captured"],
     parts={"captures": "twofold.status.parts.captures:running_captures"},
     symptoms=["twofold.features.capture.capture_symptoms:capture_faulty"],
 )

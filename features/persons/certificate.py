@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from twofold.features.outputs.open_target import open_target
+from twofold.features.outputs.revealed_places import Place, revealed_places
 from twofold.features.persons.person_rows import rows_of_key
 from twofold.infra import COMMAND
 from twofold.infra.delta.compaction import compact_without_history
@@ -18,12 +20,10 @@ from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import TwofoldError
 from twofold.infra.keys.ended_keys import FORGOTTEN, SCHEMA
 from twofold.infra.keys.key_store import KeyState, KeyStore
-from twofold.outputs.revealed_places import Place, revealed_places
-from twofold.outputs.targets.open_target import open_target
-from twofold.outputs.view import View
 from twofold.tables.declare.outputs.output import Output, kinds
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
+from twofold.tables.output_view import View
 from twofold_algebra.sql.names import DATAFUSION
 
 _ALWAYS = (

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from twofold.cli.commands.outputs_commands import OutputName, chosen_output
 from twofold.cli.commands.rebuild_commands import TableName
 from twofold.cli.console import Json, make_table, out, print_json
+from twofold.features.outputs.chosen_output import OutputName, chosen_output
 from twofold.infra.project.settings import Settings
 
 
@@ -23,10 +23,10 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Find the rows of TABLE by their words, best match first, in the index that its output to_search keeps."""
+    from twofold.features.outputs.revealed_places import Place
     from twofold.features.search.search_index import SearchIndex
     from twofold.features.search.search_output import SearchOutput
     from twofold.infra.delta.lake import Lake
-    from twofold.outputs.revealed_places import Place
     from twofold.tables.declare.registry import load
 
     declared = load().find_table(table)

@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from twofold.features.outputs.json_rows import Row, json_rows, rows_of_page
+from twofold.features.outputs.output_target import Target
+from twofold.features.outputs.position import Position
+from twofold.features.outputs.refused_rows import Refused, record_refused
+from twofold.features.outputs.revealed import Revealed
+from twofold.features.outputs.revealed_places import Place
 from twofold.features.search.analyzer import analyzer
 from twofold.features.search.search_output import SearchOutput
 from twofold.infra import COMMAND
@@ -23,14 +29,8 @@ from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain, WriteCon
 from twofold.infra.keys.ended_keys import EndedKeys
 from twofold.infra.private_file import private_folder
 from twofold.infra.process.file_locks import exclusive
-from twofold.outputs.output_target import Target
-from twofold.outputs.position import Position
-from twofold.outputs.refused_rows import Refused, record_refused
-from twofold.outputs.revealed import Revealed
-from twofold.outputs.revealed_places import Place
-from twofold.outputs.targets.json_rows import Row, json_rows, rows_of_page
-from twofold.outputs.view import KEY, View
 from twofold.tables.declare.code_fingerprint import digest
+from twofold.tables.output_view import KEY, View
 from twofold.tables.refresh.json_values import to_json
 
 if TYPE_CHECKING:

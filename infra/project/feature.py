@@ -21,6 +21,7 @@ class Feature:
         commands: panel of the help -> functions of commands, in their order, or groups of such.
         services: what `up` starts for it, in the order in which it waits for them.
         ledgers: Delta table that the platform writes -> its schema.
+        audits: functions of platform, tables and turn that compare these with what other systems have of them.
         parts: field of a snapshot -> a function of lake, declarations and moment that looks at it.
         symptoms: kinds of them, found in a snapshot.
         checks: part of the platform -> a function of settings and declarations, which raises what is wrong with it.
@@ -30,6 +31,7 @@ class Feature:
     commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
     services: Sequence[str] = ()
     ledgers: Mapping[str, str] = field(default_factory=dict)
+    audits: Sequence[str] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
     symptoms: Sequence[str] = ()
     checks: Mapping[str, str] = field(default_factory=dict)

@@ -60,8 +60,6 @@ from tests.chaos.refresh_world import (
 )
 from tests.harness.tiers import this_run
 from tests.infra.webhooks.signed import secret
-from tests.outputs.followed_webhook import lake_with
-from tests.outputs.moved_outputs import MovedOutput, as_json
 from tests.streaming.ingest.small_log import SmallLog
 from tests.support.short_history import NOTHING
 from twofold import to_search, to_webhook
@@ -77,6 +75,8 @@ from twofold.batch.plan.publisher import publish_plan
 from twofold.batch.reconcile import reconcile_tables
 from twofold.batch.rewrite import backfill
 from twofold.batch.rewrite.backfill import recompute
+from twofold.features.outputs.tests.followed_webhook import lake_with
+from twofold.features.outputs.tests.moved_outputs import MovedOutput, as_json
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.delta.trim import Trim

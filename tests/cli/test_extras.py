@@ -39,7 +39,8 @@ PLATFORM = """
 import twofold.cli.__main__, twofold.cli.platform_start, twofold.dags.sound_dags
 import twofold.features.page.server.standalone
 import twofold.batch.audit.table_audit, twofold.batch.rewrite.replay, twofold.features.webhooks.webhook_server
-import twofold.outputs.follow.runner, twofold.outputs.targets.open_target, twofold.outputs.targets.webhook_sender
+import twofold.features.outputs.follow.runner, twofold.features.outputs.open_target
+import twofold.features.outputs.targets.webhook_sender
 import twofold.status.observer, twofold.status.parts.captures, twofold.streaming.ingest.ingest_query
 """
 NEEDING = {

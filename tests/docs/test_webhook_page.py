@@ -13,8 +13,8 @@ import pytest
 
 from tests import ROOT
 from tests.infra.webhooks.signed import secret
-from tests.outputs.followed_webhook import FollowedWebhook
-from tests.outputs.webhook_receiver import Receiver
+from twofold.features.outputs.tests.followed_webhook import FollowedWebhook
+from twofold.features.outputs.tests.webhook_receiver import Receiver
 from twofold.infra.delta.lake import Lake
 from twofold.infra.process.ports import free_port
 

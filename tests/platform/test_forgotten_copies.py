@@ -17,13 +17,16 @@ import pyarrow as pa
 import pytest
 
 from tests.infra.webhooks.signed import secret
-from tests.outputs.revealed_table import SCHEMA, RevealedTable, mail_of
-from tests.outputs.webhook_receiver import Answer, Receiver, Request, receiving
 from tests.servers import wait_until
 from tests.support.personal_search import found_in
 from tests.support.postgres import Server
 from tests.tables.refresh.events.test_forgotten_persons import START, Platform
 from twofold import to_postgres, to_search, to_webhook
+from twofold.features.outputs.copy_comparison import compare_copy
+from twofold.features.outputs.follow import runner
+from twofold.features.outputs.open_target import open_target
+from twofold.features.outputs.tests.revealed_table import SCHEMA, RevealedTable, mail_of
+from twofold.features.outputs.tests.webhook_receiver import Answer, Receiver, Request, receiving
 from twofold.features.persons.certificate import certify
 from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.delta_writer import Writer
@@ -33,9 +36,6 @@ from twofold.infra.postgres import postgres_server
 from twofold.infra.postgres.database_connection import password
 from twofold.infra.process.file_locks import is_held
 from twofold.infra.project.settings import Settings
-from twofold.outputs.copy_comparison import compare_copy
-from twofold.outputs.follow import runner
-from twofold.outputs.targets.open_target import open_target
 from twofold.tables.declare.registry import Registry
 from twofold.tables.refresh.events.record_sealer import sealing
 

@@ -14,11 +14,11 @@ from typing import Any
 import psutil
 import psycopg
 
+from twofold.features.outputs.targets.postgres_output import COPIES
 from twofold.infra.postgres import postgres_server
 from twofold.infra.postgres.database_connection import query, supervised_address
 from twofold.infra.process.ports import free_port
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.outputs.postgres_output import COPIES
 
 
 @dataclass

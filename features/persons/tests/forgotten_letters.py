@@ -10,11 +10,11 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from tests.tables.declared import written
+from twofold.features.outputs.next_step import next_step
+from twofold.features.outputs.open_target import open_target
 from twofold.infra.delta.lake import Lake
 from twofold.infra.keys.key_store import make_keys
 from twofold.infra.project.settings import Settings
-from twofold.outputs.next_step import next_step
-from twofold.outputs.targets.open_target import open_target
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.record_sealer import sealing
 

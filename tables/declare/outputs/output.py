@@ -21,6 +21,7 @@ class Output:
         opens: the class of what holds it: (Lake, Place, Output) -> Target.
         steps: the classes whose `step` its threads repeat: (Lake, Table, Output, StateFile); the first follows a table.
         elsewhere: where values of a forgotten person can still be once the copy is without them.
+        shares_names_of_topics: whether its name may not be that of a topic.
         server: the supervised one that holds a copy without a destination, where that is a service for this.
         name: empty: that of the table.
         destination: a name of the file of the setting `destinations`; empty: the place that its kind has by default.
@@ -33,8 +34,9 @@ class Output:
 
     kind: ClassVar[str]
     opens: ClassVar[str]
-    steps: ClassVar[Sequence[str]] = ("twofold.outputs.follow.runner:Follower",)
+    steps: ClassVar[Sequence[str]] = ("twofold.features.outputs.follow.runner:Follower",)
     elsewhere: ClassVar[str]
+    shares_names_of_topics: ClassVar[bool] = False
     server: ClassVar[str] = ""
     name: str = ""
     destination: str = ""
@@ -137,7 +139,7 @@ def output_mistakes(
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield BadDeclaration(f"two outputs are named {name!r}.", hint="Give each another name=.")
     for output, name in zip(outputs, names, strict=True):
-        if output.kind == "topic" and name in topics:
+        if name in topics and output.shares_names_of_topics:
             yield BadDeclaration(f"the output {name} is a declared topic.", hint="Give it another name.")
         if output.when == "closed" and closes_at is None:
             yield BadDeclaration(

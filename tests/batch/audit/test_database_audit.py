@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.batch.audit.two_copies import recorded
 from tests.support.postgres import Server
 from tests.tables.declared import bound_as
 from twofold.batch.audit import database_audit
-from twofold.batch.audit.database_audit import ComparedTable, compare_with_database
+from twofold.batch.audit.database_audit import ComparedTable, audit_captured, compare_with_database
 from twofold.batch.audit.hash_buckets import Turn
 from twofold.infra.capture.captured_table import Capture
 from twofold.infra.delta.lake import Lake
@@ -188,3 +190,20 @@ def test_changes_that_do_not_arrive_are_not_compared(
     lake.open(topic.full_name).delete()
     with pytest.raises(CaptureFailed, match=r"its events have not reached LSN \d+ within"):
         compared(lake, topic)
+
+
+@pytest.mark.parametrize(("most", "turns"), [(0, 20), (9, 1)])
+def test_what_an_audit_compares_is_recorded_with_its_share(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch, most: int, turns: int
+) -> None:
+    found = ComparedTable(table="public.people", rows=7, missing=["1"], different=["2", "3"])
+    monkeypatch.setattr(database_audit, "compare_with_database", lambda *_: found)
+    monkeypatch.setattr(database_audit, "most_rows", lambda *_: most - 1)
+    monkeypatch.setattr(database_audit, "captures", lambda _: [CAPTURE])
+    above = SimpleNamespace(topics={topic.full_name: topic})
+    platform: Any = SimpleNamespace(lake=lake, registry=SimpleNamespace(above=lambda _: above))
+    table: Any = None
+    [audited] = audit_captured(platform, [table], Turn(3, 20))
+    assert (audited.other, audited.rows, audited.differing) == ("public.people of the database", 7, 3)
+    assert "1 missing (1), 2 different (2; 3)" in audited.fault
+    assert recorded(lake) == [(topic.full_name, "audit_database", 7, 3, turns)]

@@ -222,24 +222,6 @@ def test_every_record_is_an_event_or_in_quarantine(world: World) -> None:
     assert recorded(world.lake) == [(TOPIC, "audit_offsets", 49, 0, 1), (TOPIC, "audit_offsets", 49, 1, 1)]
 
 
-@pytest.mark.parametrize(("most", "turns"), [(0, 20), (9, 1)])
-def test_a_comparison_with_the_database_is_recorded_with_its_share(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, most: int, turns: int
-) -> None:
-    topic = a_topic()
-    lake.ensure(TOPIC, events_schema(topic), statistics=[])
-    found = ComparedTable(table="public.readings", rows=7, missing=["1"], different=["2", "3"])
-    monkeypatch.setattr("twofold.batch.audit.database_audit.compare_with_database", lambda *_: found)
-    monkeypatch.setattr("twofold.batch.audit.table_audit.most_rows", lambda *_: most - 1)
-    monkeypatch.setattr(
-        "twofold.batch.audit.table_audit.captures", lambda _: [SimpleNamespace(topic=TOPIC, is_outbox=False)]
-    )
-    platform: Any = SimpleNamespace(lake=lake, registry=SimpleNamespace(topics={TOPIC: topic}))
-    [audited] = compare_databases(platform, [AuditedTopic(topic=TOPIC, partitions=[], waiting=None)], Turn(3, 20))
-    assert audited.database == found
-    assert recorded(lake) == [(TOPIC, "audit_database", 7, 3, turns)]
-
-
 @pytest.mark.spark
 def test_what_transactions_fill_is_not_missing_and_what_the_log_has_is(
     seven_records: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from tests.support.postgres import Server
+from twofold.features.outputs.targets.postgres_output import COPIES
 from twofold.infra.capture import debezium_connector, kafka_connect
 from twofold.infra.capture.captured_table import Capture
 from twofold.infra.capture.debezium_connector import configuration, require_no_gap
@@ -17,7 +18,6 @@ from twofold.infra.capture.log_marks import MARK_CHANGES
 from twofold.infra.errors import CaptureFailed
 from twofold.infra.postgres.database_connection import supervised_address
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.outputs.postgres_output import COPIES
 
 CAPTURE = Capture(topic="bank.people", table="public.people")
 

@@ -1,1 +1,0 @@
-"""Outputs: copies of tables that follow them."""
