@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from benchmarks.measuring.benchmark_platform import free_ports, platform
 from benchmarks.measuring.figures import percentile, report, spread, timed
-from twofold.infra.capture import debezium_connector, kafka_connect
+from twofold.features.capture import debezium_connector, kafka_connect
+from twofold.features.capture.captured_topic import captures
 from twofold.infra.delta.lake import Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.kafka import broker
@@ -28,7 +29,6 @@ from twofold.infra.spark.spark_session import session
 from twofold.streaming.driver import table_query
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
-from twofold.tables.declare.sources.captured_topic import captures
 from twofold.tables.refresh.events.topic_specs import specs
 from twofold.tables.refresh.open_platform import Platform, ensure_domain
 

@@ -17,8 +17,9 @@ import msgspec
 
 from benchmarks.measuring.benchmark_platform import platform
 from benchmarks.measuring.figures import report, spread
+from twofold.features.capture.captured_table import INTAKE
+from twofold.features.capture.captured_topic import is_relayed
 from twofold.features.persons.relay import opened
-from twofold.infra.capture.captured_table import INTAKE
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.kafka.topic_admin import ensure_topics, offsets
@@ -26,7 +27,6 @@ from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_session import session
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
-from twofold.tables.declare.sources.captured_topic import is_relayed
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_sealer import sealing
 from twofold.tables.refresh.events.sealed_topics import require_sealed

@@ -84,6 +84,8 @@ _ALL = {
     panel: (*own, *(resolve_name(name) for feature in features() for name in feature.commands.get(panel, ())))
     for panel, own in _OF_CORE.items()
 }
+for _name in (name for feature in features() for name in feature.commands.get("new", ())):
+    scaffold.app.command()(resolve_name(_name))
 COMMANDS: dict[str, list[Callable[..., None]]] = {
     panel: [command for command in commands if not isinstance(command, typer.Typer)] for panel, commands in _ALL.items()
 }

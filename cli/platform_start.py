@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -11,7 +10,6 @@ from rich.markup import escape
 
 from twofold.cli.console import out, print_fault, step
 from twofold.cli.services import SERVICES, needed
-from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import TwofoldError
 from twofold.infra.extras import require_extra
@@ -193,26 +191,3 @@ def _write_views(settings: Settings, registry: Registry) -> None:
 
     with step("Views for analysts"):
         write_analytics(settings, registry)
-
-
-def wait_for_tables(settings: Settings, registry: Registry) -> None:
-    """Prints which captured tables the database lacks; at a terminal, waits for them and captures them."""
-    tables = [topic.captures for topic in registry.topics.values() if topic.captures]
-    if not tables:
-        return
-    from twofold.infra.capture.table_catalog import missing_tables
-    from twofold.infra.postgres.database_connection import address
-
-    missing = missing_tables(settings, tables)
-    if not missing:
-        return
-    at = address(settings)
-    what = f"{', '.join(missing)} in the database {at.dbname} at {at.host}:{at.port}"
-    out.print(f"[yellow]![/] Waiting to capture {what}. All else runs.", soft_wrap=True)
-    out.print(f"  [bold]Hint:[/] Create the tables there, then {COMMAND} up; at a terminal it goes on by itself.")
-    if out.is_terminal:
-        with step(f"Tables {', '.join(missing)}"):
-            while missing_tables(settings, tables):
-                time.sleep(1)
-        [connect] = [service for service in SERVICES if service.name == "connect"]
-        _show(connect.ready(settings, registry), {})

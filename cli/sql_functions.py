@@ -37,7 +37,7 @@ def define_functions(analyst: Analyst, lake: Lake, load: Callable[[], Registry])
     """
 
     def complete_through(names: Sequence[str]) -> int:
-        from twofold.batch.capture.complete_through import complete_through
+        from twofold.features.capture.complete_through import complete_through
 
         registry = load()
         tables = [registry.find_table(name) for name in names]
@@ -75,8 +75,8 @@ def _ask_database(settings: Settings, registry: Registry, topics: Collection[str
     Raises:
         CaptureFailed: names the topic and the remedy.
     """
-    from twofold.infra.capture.debezium_connector import state
-    from twofold.tables.declare.sources.captured_topic import captures
+    from twofold.features.capture.captured_topic import captures
+    from twofold.features.capture.debezium_connector import state
 
     try:
         states = [state(settings, capture) for capture in captures(registry) if capture.topic in topics]

@@ -186,8 +186,7 @@ def test_no_code_asks_which_encoding_a_topic_has() -> None:
     code = (
         path
         for path in MODULES
-        if path.parts[0]
-        in ("packages", "infra", "tables", "streaming", "batch", "features", "testing", "cli", "dags")
+        if path.parts[0] in ("packages", "infra", "tables", "streaming", "batch", "features", "testing", "cli", "dags")
     )
     assert [str(path) for path in code if asks.search((ROOT / path).read_text("utf-8"))] == []
 

@@ -14,7 +14,7 @@ QUOTING = "twofold_algebra/sql/"
 NOT_SQL = {
     "batch/ledgers/corrected_rows.py": "a command of a shell",
     "features/persons/certificate.py": "a command of a shell",
-    "cli/writing/capture_scaffold.py": "Python",
+    "features/capture/operate/capture_scaffold.py": "Python",
     "cli/commands/session_commands.py": "Python",
     "cli/run_view.py": "a command of a shell",
     "cli/writing/scaffold.py": "Python",
@@ -34,15 +34,15 @@ READS_SQL = {
 }
 """File -> what its regular expressions read of SQL."""
 READS_OTHER_TEXT = {
-    "cli/writing/capture_scaffold.py": "the name of a captured table, and a size in the name of a type",
+    "features/capture/operate/capture_scaffold.py": "the name of a captured table, and a size in the name of a type",
     "cli/parsing.py": "offsets, numbers and dates of arguments",
     "cli/writing/new_project.py": "imports of declarations",
     "cli/writing/sample.py": "values of sampled records",
     "dags/operators/params.py": "fields of forms",
     "infra/airflow/airflow_processes.py": "lines of Airflow's log",
-    "infra/capture/captured_table.py": "names of captures",
-    "infra/capture/catalog_changes.py": "a size in the name of a type",
-    "infra/capture/debezium_connector.py": "nothing: it escapes names for Debezium's own patterns",
+    "features/capture/captured_table.py": "names of captures",
+    "features/capture/catalog_changes.py": "a size in the name of a type",
+    "features/capture/debezium_connector.py": "nothing: it escapes names for Debezium's own patterns",
     "infra/delta/logged_commit.py": "names of files of a Delta log",
     "twofold_algebra/sql/interval_text.py": "durations",
     "infra/extras.py": "requirements of a package",
@@ -65,7 +65,7 @@ READS_OTHER_TEXT = {
     "tables/declare/functions/event_patterns.py": "a schema's list of columns",
     "tables/declare/metadata_columns.py": "lines of a docstring",
     "tables/declare/parameter_checks.py": "names of a declaration",
-    "tables/declare/sources/captured_topic.py": "the name of a captured table",
+    "features/capture/captured_topic.py": "the name of a captured table",
 }
 """File -> what its regular expressions read."""
 SIGNS = "'\"`"

@@ -47,7 +47,8 @@ def up(
     chosen is stopped, as are a database and its capture that no chosen domain needs; the domain's data stays. Captured
     tables that the database does not have yet are named; at a terminal it waits for them.
     """
-    from twofold.cli.platform_start import start_platform, wait_for_tables
+    from twofold.cli.platform_start import start_platform
+    from twofold.cli.services import SERVICES
 
     wanted = {"airflow": airflow, "stream": streams, "outputs": streams, "spark": spark}
     without = [name for name, is_wanted in wanted.items() if not is_wanted]
@@ -55,7 +56,8 @@ def up(
     out.print()
     print_addresses(settings, registry, without=without, with_passwords=show_passwords)
     _print_not_run(registry)
-    wait_for_tables(settings, registry)
+    for service in SERVICES:
+        service.last(settings, registry)
 
 
 def setup() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import keyword
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeGuard
@@ -15,12 +15,10 @@ from rich.markup import escape
 
 from twofold.cli.console import make_table, out
 from twofold.cli.parsing import require_name
-from twofold.cli.writing.capture_scaffold import description_lines
 from twofold.cli.writing.template_files import template
 from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.project import project
-from twofold.infra.project.settings import Settings
 
 if TYPE_CHECKING:
     from twofold.cli.writing.sample import Sample
@@ -121,23 +119,9 @@ def table(
     )
 
 
-@app.command()
-def capture(
-    tables: Annotated[list[str], typer.Argument(metavar="SCHEMA.TABLE...", help="Tables of the captured database.")],
-    domain: Annotated[str, typer.Option(help="The folder under tables/.")],
-) -> None:
-    """Write for each table a topic of its changes, TABLE_changes, and a copy of it, TABLE.
-
-    Columns, types, key and nullability are read from the catalog of the captured database, which must run.
-    """
-    from twofold.cli.writing.capture_scaffold import write_captures
-
-    for captured in write_captures(Settings.from_environment(), tables, domain=domain, root=project().sources):
-        place = f"tables/{domain}/{captured.name}"
-        out.print(f"Wrote {place}_changes.py and {place}.py: {len(captured.columns)} columns.", soft_wrap=True)
-        for name, kind in captured.left_out.items():
-            out.print(f"[yellow]![/] {escape(f'{captured.table}: {name} ({kind}) is left out.')}", soft_wrap=True)
-    out.print(f"[dim]Next:[/] {COMMAND} check; {COMMAND} up captures them.")
+def description_lines(columns: Iterable[str]) -> str:
+    """Writes the lines of a docstring in which the author says what each column holds."""
+    return "\n".join(f"{column}: what it is, and in which unit" for column in columns)
 
 
 def write_domain(name: str, *, root: Path) -> Path:

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING
 
+from twofold.features.capture.captured_table import INTAKE
+from twofold.features.capture.captured_topic import SEGMENT_MS, is_relayed
 from twofold.infra import COMMAND
-from twofold.infra.capture.captured_table import INTAKE
 from twofold.infra.errors import BrokerUnreachable, ProcessFailed
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.process.service import Service, worker
@@ -28,7 +29,6 @@ from twofold.infra.project.chosen_domains import relay_name
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.code_fingerprint import covering
 from twofold.tables.declare.registry import Registry, running
-from twofold.tables.declare.sources.captured_topic import SEGMENT_MS, is_relayed
 from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ class Relay:
 
     def _note_lost(self, intake: _Intake, record: Record) -> None:
         """Appends a record to be refused, which says until the next snapshot that changes are missing before it."""
-        from twofold.infra.capture.captured_table import LOST, Capture
-        from twofold.infra.capture.debezium_decoder import snapshot_of
+        from twofold.features.capture.captured_table import LOST, Capture
+        from twofold.features.capture.debezium_decoder import snapshot_of
 
         name, lost = intake.topic.full_name, record.offset - intake.next
         log.error("%s lacks %s records: its intake has kept them for a week, and no longer", name, lost)

@@ -10,9 +10,9 @@ from email.message import Message
 
 from starlette.exceptions import HTTPException
 
+from twofold.features.webhooks.webhook_topic import WebhookTopic
 from twofold.infra.webhooks.delivery_headers import EVENT_TYPE, ID, MOST_BYTES, RECEIVED
 from twofold.infra.webhooks.signatures import GITHUB_SIGNATURE, signature_fault
-from twofold.tables.declare.sources.webhook_topic import WebhookTopic
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 LONGEST_ID = 200

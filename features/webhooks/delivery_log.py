@@ -20,11 +20,11 @@ from starlette.exceptions import HTTPException
 
 from twofold.features.webhooks.delivery import Delivery
 from twofold.features.webhooks.first_received import FirstReceived, Key
+from twofold.features.webhooks.webhook_topic import WebhookTopic
 from twofold.infra.errors import BrokerUnreachable, TwofoldError
 from twofold.infra.kafka.record_producer import producing
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.records.cover import Seal, find_cover
-from twofold.tables.declare.sources.webhook_topic import WebhookTopic
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

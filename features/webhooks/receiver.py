@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 
+from twofold.features.webhooks.webhook_topic import WebhookTopic, webhook_topics
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.ports import HOST
 from twofold.infra.process.readiness import until_answered
@@ -16,7 +17,6 @@ from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.webhook_secrets import add_missing
 from twofold.tables.declare.code_fingerprint import covering
 from twofold.tables.declare.registry import Registry, running
-from twofold.tables.declare.sources.webhook_topic import WebhookTopic, webhook_topics
 
 NAME = "receiver"
 READY_S = 60.0

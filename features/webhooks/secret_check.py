@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from twofold.features.webhooks.webhook_topic import webhook_topics
 from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.webhook_secrets import require_secrets
 from twofold.tables.declare.registry import Registry
-from twofold.tables.declare.sources.webhook_topic import webhook_topics
 
 
 def require_webhook_secrets(settings: Settings, registry: Registry) -> None:

@@ -16,12 +16,12 @@ from starlette.requests import ClientDisconnect
 from twofold.features.webhooks.bounded_http import RETRY_AFTER_S, BoundedProtocol
 from twofold.features.webhooks.delivery import accept, require_acceptable
 from twofold.features.webhooks.delivery_log import DeliveryLog
+from twofold.features.webhooks.webhook_topic import WebhookTopic
 from twofold.infra.errors import BadSetting, BrokerUnreachable
 from twofold.infra.process.ports import HOST
 from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.delivery_headers import MOST_BYTES
 from twofold.infra.webhooks.webhook_secrets import Secrets, read_secrets
-from twofold.tables.declare.sources.webhook_topic import WebhookTopic
 
 RATE_PER_S = 2_000
 """Requests a second, and how many more may come at once after a pause."""

@@ -59,6 +59,7 @@ class Service(Generic[Declared]):
         jars: what its programs need of `jars.lock`.
         loads_code: its programs read declarations once, and are replaced when these change.
         addresses: lines of a name and a text that `up` prints at its end; with the passwords, if that is true.
+        last: what `up` does once all is said: at a terminal it may wait for the user.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Service(Generic[Declared]):
     jars: Sequence[Configuration] = ()
     loads_code: bool = False
     addresses: Callable[[Settings, Declared, bool], Iterable[tuple[str, str]]] = lambda *_: ()
+    last: Callable[[Settings, Declared], None] = lambda *_: None
 
 
 def worker(

@@ -18,7 +18,7 @@ class Feature:
 
     Attributes:
         words: what declarations import of it by `from twofold import ...`.
-        commands: panel of the help -> functions of commands, in their order, or groups of such.
+        commands: panel of the help, or the group `new` -> functions of commands, in their order, or groups of such.
         services: what `up` starts for it, in the order in which it waits for them.
         ledgers: Delta table that the platform writes -> its schema.
         audits: functions of platform, tables and turn that compare these with what other systems have of them.

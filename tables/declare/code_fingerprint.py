@@ -69,6 +69,7 @@ _TYPE_SAYS_ALL = re.compile(
 _TYPING = frozenset({"collections.abc", "types", "typing", "typing_extensions"})
 _HOLDING = frozenset({"array", "builtins", "collections", "types"})
 _THEN = {
+    "'twofold.features.capture.": "'infra.capture.",
     "'twofold.": "'",
     "'Import them from twofold.'": "'Import them from tables.'",
     "`twofold recapture": "`./twofold recapture",

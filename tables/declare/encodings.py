@@ -74,7 +74,7 @@ ENCODINGS = {
         field_types="twofold.infra.encodings.protobuf.protobuf_schema:field_types",
         differences="twofold.infra.encodings.protobuf.protobuf_schema:unreadable_fields",
     ),
-    "debezium": Encoding(parser="twofold.infra.capture.debezium_decoder:DebeziumParser", of_changes=True),
+    "debezium": Encoding(parser="twofold.features.capture.debezium_decoder:DebeziumParser", of_changes=True),
 }
 
 

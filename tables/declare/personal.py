@@ -24,7 +24,7 @@ from twofold.tables.declare.topic import Topic
 _OF_JSON = (
     "twofold.infra.encodings.json.json_decoder:JsonParser",
     "twofold.infra.webhooks.delivery_parser:DeliveryParser",
-    "twofold.infra.capture.debezium_decoder:DebeziumParser",
+    "twofold.features.capture.debezium_decoder:DebeziumParser",
 )
 """The parsers of records that are JSON."""
 

@@ -41,7 +41,7 @@ import twofold.features.page.server.standalone
 import twofold.batch.audit.table_audit, twofold.batch.rewrite.replay, twofold.features.webhooks.webhook_server
 import twofold.features.outputs.follow.runner, twofold.features.outputs.open_target
 import twofold.features.outputs.targets.webhook_sender
-import twofold.status.observer, twofold.status.parts.captures, twofold.streaming.ingest.ingest_query
+import twofold.status.observer, twofold.features.capture.operate.capture_states, twofold.streaming.ingest.ingest_query
 """
 NEEDING = {
     "avro": 'TOPIC = Topic(encoding="avro", subject="sent", event_time="at", message_key="id")',

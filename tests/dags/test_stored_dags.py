@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from benchmarks.nexmark import DECLARED
 from tests import ROOT
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, bound_as, written
+from twofold.features.capture.captured_topic import changes_of
 from twofold.infra.encodings import schema_files
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.record_fields import field, header, key
 from twofold.tables.declare.registry import Registry, load
-from twofold.tables.declare.sources.captured_topic import changes_of
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
 

@@ -184,7 +184,7 @@ def test_garbage_has_the_fault_that_its_kind_promises(
 
 @pytest.mark.parametrize(("domain", "start"), [("flights", date(2013, 1, 1)), ("shop", date(2026, 3, 2))])
 def test_the_platform_takes_every_true_record_and_no_garbage(domain: str, start: date) -> None:
-    from twofold.tables.declare.sources.webhook_topic import webhook_topics
+    from twofold.features.webhooks.webhook_topic import webhook_topics
     from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 
     elsewhere = {topic.full_name for topic in webhook_topics(registry.load())}

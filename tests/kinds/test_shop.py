@@ -13,8 +13,8 @@ from tests.fuzz.fuzz_worlds import over_worlds, timeout_s
 from tests.fuzz.shrink import failure_of
 from tests.kinds.shop_cases import Case, cases, log_of, owners, schedules
 from tests.kinds.shop_oracle import Oracle
+from twofold.features.webhooks.webhook_topic import WebhookTopic
 from twofold.tables.declare.registry import Registry, load
-from twofold.tables.declare.sources.webhook_topic import WebhookTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

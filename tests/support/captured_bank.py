@@ -20,18 +20,18 @@ from tests.support.bank_declarations import FILES, MARKS, SCHEMA
 from tests.support.captured_database import captured_database
 from tests.support.sql_script import run_script
 from tests.tables.declared import written
-from twofold.batch.audit.database_audit import ComparedTable, compare_with_database
 from twofold.batch.audit.hash_buckets import Turn
-from twofold.batch.capture import recapture
-from twofold.batch.capture.lost_changes import changes_fault
-from twofold.infra.capture import debezium_connector, kafka_connect
+from twofold.features.capture import debezium_connector, kafka_connect
+from twofold.features.capture.captured_topic import captures
+from twofold.features.capture.lost_changes import changes_fault
+from twofold.features.capture.operate import recapture
+from twofold.features.capture.operate.database_audit import ComparedTable, compare_with_database
 from twofold.infra.keys.key_store import make_keys
 from twofold.infra.postgres import postgres_server
 from twofold.infra.process import supervisor
 from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
-from twofold.tables.declare.sources.captured_topic import captures
 from twofold.testing.worlds import World
 
 if TYPE_CHECKING:

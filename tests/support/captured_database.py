@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from tests import ROOT
 from tests.servers import wait_until
 from tests.support.sql_script import run_script
-from twofold.infra.capture import debezium_connector, kafka_connect
+from twofold.features.capture import debezium_connector, kafka_connect
+from twofold.features.capture.captured_topic import captures
 from twofold.infra.kafka import topic_admin
 from twofold.infra.postgres import postgres_server
 from twofold.infra.process import supervisor
 from twofold.infra.process.ports import free_port
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry
-from twofold.tables.declare.sources.captured_topic import captures
 from twofold.tables.refresh.events.topic_specs import specs
 
 

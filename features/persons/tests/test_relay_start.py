@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.tables.declared import written
+from twofold.features.capture.captured_topic import captures
 from twofold.features.persons.relay import SERVICE, relayed_topics
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
-from twofold.tables.declare.sources.captured_topic import captures
 
 FILE = '''\
 """Clients of a database."""

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from twofold.features.webhooks import bounded_http, delivery_log, receiver
+from twofold.features.webhooks.webhook_topic import webhook_topics
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
-from twofold.tables.declare.sources.webhook_topic import webhook_topics
 
 DIES = "dies-after-the-next-append"
 """A file in home: the receiver kills itself once the log has a delivery, before it answers."""

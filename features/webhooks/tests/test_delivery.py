@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from tests.infra.webhooks.signed import github, secret, standard
 from tests.tables.declared import bound_as
 from twofold.features.webhooks.delivery import Delivery, accept, require_acceptable
-from twofold.tables.declare.sources.webhook_topic import WebhookTopic, from_webhook
+from twofold.features.webhooks.webhook_topic import WebhookTopic, from_webhook
 
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
 BODY = b'{"cents": 5}'

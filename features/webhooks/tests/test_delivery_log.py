@@ -16,11 +16,11 @@ from twofold import from_webhook, person, personal
 from twofold.features.webhooks import delivery_log
 from twofold.features.webhooks.delivery import Delivery
 from twofold.features.webhooks.delivery_log import DeliveryLog
+from twofold.features.webhooks.webhook_topic import WebhookTopic
 from twofold.infra.keys.key_store import make_keys
 from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.delivery_headers import MOST_BYTES
 from twofold.tables.declare.personal import with_sealed_columns
-from twofold.tables.declare.sources.webhook_topic import WebhookTopic
 
 
 def a_topic(**given: Any) -> WebhookTopic:

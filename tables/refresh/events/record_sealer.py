@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from twofold.infra.capture.captured_table import MARK_PREFIX, UNCHANGED
-from twofold.infra.capture.debezium_decoder import placeholder_finder
+from twofold.features.capture.captured_table import MARK_PREFIX, UNCHANGED
+from twofold.features.capture.debezium_decoder import placeholder_finder
 from twofold.infra.encodings.column_types import FieldType
 from twofold.infra.encodings.json.json_fields import is_deep, repeated_key
 from twofold.infra.errors import TwofoldError

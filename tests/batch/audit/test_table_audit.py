@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.batch.audit.two_copies import TOPIC, TwoCopies, recorded
 from tests.plant import HOURS_FILE, hour, plant, reading
-from tests.tables.declared import a_topic, edited
+from tests.tables.declared import edited
 from twofold.batch.audit.completeness import missing
-from twofold.batch.audit.database_audit import ComparedTable
 from twofold.batch.audit.hash_buckets import Turn
 from twofold.batch.audit.table_audit import (
     AuditedTopic,
@@ -22,16 +20,13 @@ from twofold.batch.audit.table_audit import (
     audit_table,
     audit_tables,
     audit_topics,
-    compare_databases,
     turn_of,
 )
 from twofold.batch.ledgers.audit_history import last_audits
 from twofold.batch.ledgers.run_result import Audited
-from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, TwofoldError, UnexplainedDifference
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.metadata_columns import OFFSET
-from twofold.tables.refresh.events.record_decoder import events_schema
 from twofold.tables.refresh.open_platform import Platform
 from twofold.testing.worlds import World
 

@@ -29,10 +29,11 @@ from tests.support.captured_database import captured_database
 from tests.support.concurrent_writers import writing
 from tests.support.sql_script import run_script
 from tests.tables.declared import written
-from twofold.batch.capture import recapture
-from twofold.batch.capture.lost_changes import changes_fault
-from twofold.infra.capture import debezium_connector
-from twofold.infra.capture.captured_table import Capture
+from twofold.features.capture import debezium_connector
+from twofold.features.capture.captured_table import Capture
+from twofold.features.capture.captured_topic import captures
+from twofold.features.capture.lost_changes import changes_fault
+from twofold.features.capture.operate import recapture
 from twofold.infra.delta.lake import Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import ProcessFailed, TwofoldError
@@ -40,7 +41,6 @@ from twofold.infra.project.settings import Settings
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.streaming.query import progress
 from twofold.tables.declare.registry import Registry, load
-from twofold.tables.declare.sources.captured_topic import captures
 from twofold.testing.worlds import World
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from tests.cli.conftest import Cli
 from tests.tables.declared import written
 from twofold.cli.commands.platform_commands import print_addresses
 from twofold.cli.platform_start import _ensure_topics, _print_moved, _print_upgrade
+from twofold.features.capture.operate.capture_states import capture_states, require_topics_of_slots
 from twofold.infra.airflow.airflow_processes import passwords
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadSetting, TryAgain
@@ -29,7 +30,6 @@ from twofold.infra.project.home_format import version
 from twofold.infra.project.settings import Settings
 from twofold.infra.spark.spark_service import SERVICE as SPARK
 from twofold.status.observer import Observer
-from twofold.status.parts.captures import capture_states, require_topics_of_slots
 from twofold.streaming.query.progress import Progress, write
 from twofold.tables.declare.registry import load, running
 from twofold.tables.refresh.events import lost_offsets

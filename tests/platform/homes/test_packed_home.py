@@ -17,13 +17,13 @@ from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.plan.code_changes import code_changes
 from twofold.batch.plan.plan import Plans
 from twofold.batch.plan.plan_text import markdown
+from twofold.features.webhooks.webhook_topic import webhook_topics
 from twofold.infra.airflow.airflow_processes import passwords
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.webhook_secrets import add_missing, read_secrets
 from twofold.status.observer import Observer
 from twofold.tables.declare.registry import load, running
-from twofold.tables.declare.sources.webhook_topic import webhook_topics
 
 pytestmark = pytest.mark.platform
 

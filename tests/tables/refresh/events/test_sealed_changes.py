@@ -15,8 +15,8 @@ import pytest
 
 from tests.tables.declared import bound_as
 from twofold import changes_of, domain_of, personal, year_group
-from twofold.infra.capture.captured_table import LOST, MARK_PREFIX, UNCHANGED
-from twofold.infra.capture.debezium_decoder import names_no_row, snapshot_of
+from twofold.features.capture.captured_table import LOST, MARK_PREFIX, UNCHANGED
+from twofold.features.capture.debezium_decoder import names_no_row, snapshot_of
 from twofold.infra.keys.ciphertext import RECORD, is_sealed, unseal
 from twofold.infra.keys.key_store import KeyStore, Person, make_keys
 from twofold.infra.project.settings import Settings

@@ -1,1 +1,0 @@
-"""Captured databases: lost and deleted rows, and tables that must be captured again."""

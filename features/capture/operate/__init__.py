@@ -1,0 +1,1 @@
+"""Captures that run: their states, audits, and how one begins again."""

@@ -1,1 +1,0 @@
-"""Topics that no producer of records fills: a database, or webhooks."""
