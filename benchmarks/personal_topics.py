@@ -17,6 +17,8 @@ import msgspec
 
 from benchmarks.measuring.benchmark_platform import platform
 from benchmarks.measuring.figures import report, spread
+from twofold.features.persons.records.record_sealer import sealing
+from twofold.features.persons.records.sealed_topics import require_sealed
 from twofold.features.persons.relay import opened
 from twofold.infra.capture.captured_table import INTAKE
 from twofold.infra.delta.lake import Lake
@@ -28,8 +30,6 @@ from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.sources.captured_topic import is_relayed
 from twofold.tables.declare.topic import Topic
-from twofold.tables.refresh.events.record_sealer import sealing
-from twofold.tables.refresh.events.sealed_topics import require_sealed
 from twofold.tables.refresh.events.topic_specs import specs
 from twofold.tables.refresh.open_platform import ensure_domain
 

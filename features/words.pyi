@@ -1,4 +1,10 @@
 # Written by `.venv/bin/python -m docs.generate`.
+from twofold.features.persons.records.personal import domain_of as domain_of
+from twofold.features.persons.records.personal import person as person
+from twofold.features.persons.records.personal import personal as personal
+from twofold.features.persons.records.personal import start_of as start_of
+from twofold.features.persons.records.personal import token_of as token_of
+from twofold.features.persons.records.personal import year_group as year_group
 from twofold.features.search.search_output import to_search as to_search
 from twofold.features.search.stored_searches import search_matches as search_matches
 from twofold.features.search.stored_searches import search_terms as search_terms
@@ -8,12 +14,6 @@ from twofold.tables.declare.functions.captured_rows import latest_values as late
 from twofold.tables.declare.outputs.postgres_output import to_postgres as to_postgres
 from twofold.tables.declare.outputs.topic_output import to_topic as to_topic
 from twofold.tables.declare.outputs.webhook_output import to_webhook as to_webhook
-from twofold.tables.declare.personal import domain_of as domain_of
-from twofold.tables.declare.personal import person as person
-from twofold.tables.declare.personal import personal as personal
-from twofold.tables.declare.personal import start_of as start_of
-from twofold.tables.declare.personal import token_of as token_of
-from twofold.tables.declare.personal import year_group as year_group
 from twofold.tables.declare.sources.captured_topic import changes_of as changes_of
 from twofold.tables.declare.sources.captured_topic import outbox_of as outbox_of
 from twofold.tables.declare.sources.webhook_topic import from_webhook as from_webhook

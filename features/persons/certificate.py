@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from twofold.features.persons.keys.ended_keys import FORGOTTEN, SCHEMA
+from twofold.features.persons.keys.key_store import KeyState, KeyStore
 from twofold.features.persons.person_rows import rows_of_key
 from twofold.infra import COMMAND
 from twofold.infra.delta.compaction import compact_without_history
@@ -16,8 +18,6 @@ from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import TwofoldError
-from twofold.infra.keys.ended_keys import FORGOTTEN, SCHEMA
-from twofold.infra.keys.key_store import KeyState, KeyStore
 from twofold.outputs.revealed_places import Place, revealed_places
 from twofold.outputs.targets.open_target import open_target
 from twofold.outputs.view import View

@@ -23,6 +23,7 @@ class Feature:
         ledgers: Delta table that the platform writes -> its schema.
         parts: field of a snapshot -> a function of lake, declarations and moment that looks at it.
         symptoms: kinds of them, found in a snapshot.
+        cover: the class of what covers values of records, where this feature does.
         checks: part of the platform -> a function of settings and declarations, which raises what is wrong with it.
     """
 
@@ -32,6 +33,7 @@ class Feature:
     ledgers: Mapping[str, str] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
     symptoms: Sequence[str] = ()
+    cover: str = ""
     checks: Mapping[str, str] = field(default_factory=dict)
 
 

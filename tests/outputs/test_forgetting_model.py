@@ -30,13 +30,13 @@ from tests.outputs.revealed_table import RevealedTable, mail_of
 from tests.support.personal_search import found_in
 from tests.support.short_history import NOTHING
 from twofold import to_search, to_webhook
+from twofold.features.persons.keys.ended_keys import EndedKeys
+from twofold.features.persons.keys.key_store import Person
 from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.trim import Trim
 from twofold.infra.errors import TryAgain
-from twofold.infra.keys.ended_keys import EndedKeys
-from twofold.infra.keys.key_store import Person
 from twofold.infra.project.settings import Settings
 
 RUNS = 20 * (this_run.kills or this_run.worlds) or 2

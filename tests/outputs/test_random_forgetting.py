@@ -17,9 +17,9 @@ from tests.outputs.revealed_table import RevealedTable, mail_of
 from tests.support.personal_search import found_in
 from twofold import to_search
 from twofold.features.persons.certificate import certify
+from twofold.features.persons.keys.key_store import KeyStore, Person
 from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.lake import Lake
-from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.infra.project.settings import Settings
 from twofold.outputs import next_step as reading
 from twofold.outputs.revealed_places import Place, note_revealed, revealed_places

@@ -20,13 +20,13 @@ from tests.outputs.revealed_table import RevealedTable, mail_of, shown
 from tests.outputs.webhook_receiver import Receiver, receiving
 from tests.support.personal_search import found_in
 from twofold import matches, to_postgres, to_search, to_topic, to_webhook
+from twofold.features.persons.keys.ciphertext import seal
+from twofold.features.persons.keys.key_store import KeyStore, Person
 from twofold.features.search import search_index
 from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.delta_writer import CHANGE
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration, BadSetting, SchemaMismatch, TryAgain
-from twofold.infra.keys.ciphertext import seal
-from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.outputs import next_step as reading
 from twofold.outputs.copy_comparison import compare_copy
 from twofold.outputs.follow.output_state import StateFile

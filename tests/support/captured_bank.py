@@ -24,8 +24,8 @@ from twofold.batch.audit.database_audit import ComparedTable, compare_with_datab
 from twofold.batch.audit.hash_buckets import Turn
 from twofold.batch.capture import recapture
 from twofold.batch.capture.lost_changes import changes_fault
+from twofold.features.persons.keys.key_store_file import make_keys
 from twofold.infra.capture import debezium_connector, kafka_connect
-from twofold.infra.keys.key_store import make_keys
 from twofold.infra.postgres import postgres_server
 from twofold.infra.process import supervisor
 from twofold.infra.project.settings import Settings

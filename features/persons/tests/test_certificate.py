@@ -13,10 +13,10 @@ import pytest
 from tests.outputs.followed_table import MemoryCopy
 from twofold.features.persons import certificate
 from twofold.features.persons.certificate import Certificate, certify, wait_for_copies
+from twofold.features.persons.keys.ended_keys import FORGOTTEN
+from twofold.features.persons.keys.key_store import KeyStore, Person
 from twofold.features.persons.tests.forgotten_letters import Letters
 from twofold.features.search.search_output import SearchOutput
-from twofold.infra.keys.ended_keys import FORGOTTEN
-from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.outputs.next_step import next_step
 from twofold.outputs.position import Position
 from twofold.outputs.revealed_places import REVEALED, Place, note_revealed, revealed_places

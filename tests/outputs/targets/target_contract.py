@@ -23,9 +23,9 @@ from tests.outputs.revealed_table import RevealedTable, mail_of
 from tests.support.personal_search import found_in
 from twofold import between
 from twofold.features.persons.certificate import certify
+from twofold.features.persons.keys.key_store import KeyStore, Person
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ChangesGone, WriteConflict
-from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.infra.project.settings import Settings
 from twofold.outputs.copy_comparison import compare_copy
 from twofold.outputs.next_step import next_step, page_of

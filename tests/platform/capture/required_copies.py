@@ -11,11 +11,11 @@ import pytest
 
 from tests.support.captured_bank import Bank
 from twofold.batch.capture import recapture
+from twofold.features.persons.keys.key_store import KeyStore
+from twofold.features.persons.keys.reader import Reader
 from twofold.infra.capture import debezium_connector
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import ProcessFailed
-from twofold.infra.keys.key_store import KeyStore
-from twofold.infra.keys.reader import Reader
 from twofold.tables.declare.sources.captured_topic import captures
 
 PAYMENTS = "SELECT id, paid_on, amount FROM {0} WHERE {1} ORDER BY 1, 2, 3"
