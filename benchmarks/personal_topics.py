@@ -19,6 +19,8 @@ from benchmarks.measuring.benchmark_platform import platform
 from benchmarks.measuring.figures import report, spread
 from twofold.features.capture.captured_table import INTAKE
 from twofold.features.capture.captured_topic import is_relayed
+from twofold.features.persons.records.record_sealer import sealing
+from twofold.features.persons.records.sealed_topics import require_sealed
 from twofold.features.persons.relay import opened
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.record_producer import producing
@@ -28,8 +30,6 @@ from twofold.infra.spark.spark_session import session
 from twofold.streaming.ingest.ingest_query import Ingest
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.topic import Topic
-from twofold.tables.refresh.events.record_sealer import sealing
-from twofold.tables.refresh.events.sealed_topics import require_sealed
 from twofold.tables.refresh.events.topic_specs import specs
 from twofold.tables.refresh.open_platform import ensure_domain
 

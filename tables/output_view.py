@@ -17,7 +17,7 @@ from twofold.quality.record_checks import broken
 from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
-    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.output import Output
     from twofold.tables.declare.table import Table
 
 Show = Callable[[pa.ChunkedArray], pa.Array]

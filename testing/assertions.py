@@ -13,9 +13,7 @@ import pyarrow as pa
 from twofold.infra.delta.lake import QUARANTINE
 from twofold.infra.duckdb_session import duckdb_utc
 from twofold.infra.errors import BadArgument
-from twofold.infra.keys.key_store import make_keys
 from twofold.tables.declare.analysis import empty_input, rows_of
-from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.table import Draft, Table
 from twofold.tables.declare.topic import Topic
@@ -140,8 +138,8 @@ def assert_parity(
     world = World(spark, replace(settings, max_files=1), domain, registry)
     wanted = world.with_inputs(tables)
     topics = world.topics_of(wanted)
-    if any(map(personal_columns, topics)):
-        make_keys(settings)
+    for cover in (topic.cover for topic in topics if topic.cover):
+        cover.prepare(settings)
     sent = records or {topic.full_name: records_of(topic, faults=faults) for topic in topics}
     for number, part in enumerate(_parts(sent)):
         world.append(part)

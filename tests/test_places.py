@@ -93,17 +93,17 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 15_350,
+    "infra": 14_500,
     "quality": 1_550,
-    "tables": 9_400,
+    "tables": 8_650,
     "streaming": 3_600,
     "batch": 8_150,
-    "status": 2_600,
+    "status": 2_550,
     "analysts": 650,
     "dags": 2_400,
     "testing": 750,
     "cli": 5_300,
-    "features": 5_050,
+    "features": 6_800,
     "demo": 5_500,
     "packages/twofold_algebra": 4_700,
     "packages/twofold_archive": 2_000,

@@ -49,7 +49,7 @@ READS_OTHER_TEXT = {
     "infra/encodings/column_types.py": "types of columns of a declaration",
     "infra/encodings/json/json_fields.py": "bytes of JSON",
     "infra/java.py": "the version that Java prints",
-    "infra/keys/ciphertext.py": "encrypted values",
+    "features/persons/keys/ciphertext.py": "encrypted values",
     "infra/spark/spark_session.py": "a size of memory",
     "features/search/stored_query.py": "stored queries",
     "features/search/search_index.py": "whether the words of a search name a column",

@@ -47,9 +47,8 @@ ORDER = (
     ("infra/encodings",),
     ("infra/encodings/json", "infra/encodings/avro", "infra/encodings/protobuf"),
     ("infra/delta", "infra/webhooks"),
-    ("infra/keys",),
     ("quality",),
-    ("tables/declare/refusals", "tables/declare/outputs", "tables/declare/records"),
+    ("tables/declare/refusals", "tables/declare/records"),
     ("tables/declare",),
     ("tables/declare/functions",),
     ("tables",),
@@ -71,6 +70,8 @@ ORDER = (
     ("cli/commands",),
     ("features",),
     ("features/capture", "features/webhooks", "features/outputs", "features/work_queue"),
+    ("features/persons/keys",),
+    ("features/persons/records",),
     ("features/persons",),
     ("features/search",),
     ("features/page",),
@@ -188,25 +189,6 @@ def _targets(source: str, modules: Mapping[str, Path]) -> Iterator[tuple[str, in
                 if found in modules:
                     yield found, node.lineno
                     break
-
-
-PERSONS = re.compile(
-    r"infra.keys\b|status.parts.plain_text|tables.declare.personal"
-    r"|tables.refresh.events.(record_sealer|sealed_topics)"
-)
-
-
-def test_what_is_covered_is_known_by_the_cover_alone() -> None:
-    """Others that know persons: commands, a service, a symptom, the words of declarations, the ends of keys."""
-    others = {"cli/services.py", "status/ledgers.py", "status/observer.py", "tables/__init__.py"}
-    rooms = set(MAY_IMPORT) - {"demo", "features", "testing"}
-    knowing = {
-        path
-        for path in (str(file.relative_to(ROOT)) for room in rooms for file in files_of(ROOT / room, ".py"))
-        if not PERSONS.match(path)
-        and any(PERSONS.match(name) for name, _ in imports_of((ROOT / path).read_text("utf-8")))
-    }
-    assert {path for path in knowing if path != "cli/__main__.py"} - others == set()
 
 
 def test_streaming_and_batch_know_nothing_of_each_other() -> None:

@@ -28,7 +28,7 @@ from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from twofold.infra.kafka.topic_admin import PartitionOffsets
-    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.output import Output
     from twofold.tables.declare.registry import Registry
     from twofold.tables.declare.table import Table
     from twofold.tables.declare.topic import Topic

@@ -158,7 +158,7 @@ def hand_to_workers(settings: Settings, topic: str, count: Count) -> Followed:
 def forget_person(settings: Settings, registry: Registry, topic: str, kind: str) -> Followed:
     """Forgets the first person of a topic, and counts the rows whose values of the person cannot be read any more."""
     from twofold.features.persons.certificate import certify
-    from twofold.infra.keys.key_store import KeyStore, Person
+    from twofold.features.persons.keys.key_store import KeyStore, Person
 
     lake = Lake(settings)
     [[id]] = Analyst(lake).rows(f"SELECT min({kind}) FROM {topic}")
@@ -178,7 +178,7 @@ def not_forgotten(settings: Settings, analyst: Analyst, domain: str) -> str:
 
     The platform keeps no value that only a destroyed key could read, while the database and the source have it.
     """
-    from twofold.infra.keys.key_store import KeyStore, Person
+    from twofold.features.persons.keys.key_store import KeyStore, Person
 
     if domain not in FOLLOWED:
         return "true"

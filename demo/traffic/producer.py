@@ -22,6 +22,7 @@ from twofold.demo.traffic.ack_journal import AckJournal, Row, checksum
 from twofold.demo.traffic.fault_injection import FaultInjection, Message
 from twofold.demo.traffic.shop_database import Transaction
 from twofold.demo.traffic.sources import DATABASES, require_days, source_of
+from twofold.features.persons.records.record_sealer import sealing
 from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, BrokerUnreachable
 from twofold.infra.kafka import topic_admin as broker_topics
@@ -29,7 +30,6 @@ from twofold.infra.kafka.record_producer import FAREWELL_S, producing
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare import registry
 from twofold.tables.declare.topic import Topic
-from twofold.tables.refresh.events.record_sealer import sealing
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

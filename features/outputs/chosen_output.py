@@ -9,7 +9,7 @@ import typer
 from twofold.infra.errors import BadArgument, nearest
 
 if TYPE_CHECKING:
-    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.output import Output
     from twofold.tables.declare.table import Table
 
 OutputName = Annotated[str, typer.Option("--output", metavar="NAME", help="The output, where TABLE has several.")]
@@ -22,7 +22,7 @@ def chosen_output(declared: Table, name: str, kind: type[Declared]) -> Declared:
     Raises:
         BadArgument: the table has no such output, or several and none is named.
     """
-    from twofold.tables.declare.outputs.output import Output, kinds
+    from twofold.tables.declare.output import Output, kinds
 
     outputs = {output.name_for(declared.name): output for output in declared.outputs if isinstance(output, kind)}
     if not outputs:

@@ -12,7 +12,7 @@ from twofold.features.outputs.open_target import open_target
 from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import TwofoldError
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 from twofold.tables.declare.table import Table
 from twofold.tables.refresh.open_platform import Platform
 

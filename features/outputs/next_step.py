@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from twofold.features.outputs.output_target import Target
-    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.output import Output
     from twofold.tables.declare.table import Table
 
 MOST_ROWS = 200_000

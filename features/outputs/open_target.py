@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from twofold.features.outputs.output_target import Target
 from twofold.features.outputs.revealed_places import Place
 from twofold.infra.delta.lake import Lake
-from twofold.tables.declare.outputs.output import Output, kinds
+from twofold.tables.declare.output import Output, kinds
 
 if TYPE_CHECKING:
     from twofold.tables.declare.table import Table

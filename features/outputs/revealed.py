@@ -12,7 +12,7 @@ from twofold.tables.declare.records.cover import Reader, find_cover
 if TYPE_CHECKING:
     from twofold.features.outputs.position import Position
     from twofold.infra.project.settings import Settings
-    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.output import Output
     from twofold.tables.output_view import Show, View
 
 

@@ -14,7 +14,7 @@ from twofold.infra.delta.lake import described
 
 if TYPE_CHECKING:
     from twofold.infra.delta.lake import Lake
-    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.output import Output
     from twofold.tables.declare.table import Table
 
 REVEALED = "ledger.revealed"

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from twofold.features.outputs.open_target import open_target
 from twofold.features.outputs.revealed_places import Place, revealed_places
+from twofold.features.persons.keys.ended_keys import FORGOTTEN, SCHEMA
+from twofold.features.persons.keys.key_store import KeyState, KeyStore
 from twofold.features.persons.person_rows import rows_of_key
 from twofold.infra import COMMAND
 from twofold.infra.delta.compaction import compact_without_history
@@ -18,9 +20,7 @@ from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import TwofoldError
-from twofold.infra.keys.ended_keys import FORGOTTEN, SCHEMA
-from twofold.infra.keys.key_store import KeyState, KeyStore
-from twofold.tables.declare.outputs.output import Output, kinds
+from twofold.tables.declare.output import Output, kinds
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 from twofold.tables.output_view import View

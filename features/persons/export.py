@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from twofold.features.persons.keys.ciphertext import START, unseal
+from twofold.features.persons.keys.key_store import KeyStore, Person
 from twofold.features.persons.person_rows import recording, rows_of_key
+from twofold.features.persons.records.personal import owners_of
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, nearest
-from twofold.infra.keys.ciphertext import START, unseal
-from twofold.infra.keys.key_store import KeyStore, Person
-from twofold.tables.declare.personal import owners_of
 from twofold.tables.declare.registry import Registry
 from twofold_algebra.sql.names import DUCKDB
 

@@ -6,12 +6,12 @@ from twofold.infra.project.feature import Feature
 
 FEATURE = Feature(
     words={
-        "domain_of": "twofold.tables.declare.personal:domain_of",
-        "person": "twofold.tables.declare.personal:person",
-        "personal": "twofold.tables.declare.personal:personal",
-        "start_of": "twofold.tables.declare.personal:start_of",
-        "token_of": "twofold.tables.declare.personal:token_of",
-        "year_group": "twofold.tables.declare.personal:year_group",
+        "domain_of": "twofold.features.persons.records.personal:domain_of",
+        "person": "twofold.features.persons.records.personal:person",
+        "personal": "twofold.features.persons.records.personal:personal",
+        "start_of": "twofold.features.persons.records.personal:start_of",
+        "token_of": "twofold.features.persons.records.personal:token_of",
+        "year_group": "twofold.features.persons.records.personal:year_group",
     },
     commands={
         "Persons": [
@@ -22,7 +22,8 @@ FEATURE = Feature(
         ]
     },
     services=["twofold.features.persons.relay:SERVICE"],
-    ledgers={"ledger.forgotten": "twofold.infra.keys.ended_keys:SCHEMA"},
-    parts={"plain_text": "twofold.status.parts.plain_text:plain_text_records"},
+    ledgers={"ledger.forgotten": "twofold.features.persons.keys.ended_keys:SCHEMA"},
+    cover="twofold.features.persons.person_cover:PersonCover",
+    parts={"plain_text": "twofold.features.persons.records.plain_text:plain_text_records"},
     symptoms=["twofold.features.persons.person_symptoms:plain_text"],
 )

@@ -21,7 +21,7 @@ def keys(context: typer.Context, as_json: Json = False) -> None:
     """Show how many persons have a key, are about to be forgotten, or are forgotten, and who read what they hold."""
     if context.invoked_subcommand is not None:
         return
-    from twofold.infra.keys.key_store import KeyStore
+    from twofold.features.persons.keys.key_store import KeyStore
 
     settings = Settings.from_environment()
     with closing(KeyStore(settings)) as store:
@@ -41,7 +41,7 @@ def keys(context: typer.Context, as_json: Json = False) -> None:
 @app.command()
 def rotate() -> None:
     """Replace the key of keys and destroy the old one: only this makes older backups of the keys unreadable."""
-    from twofold.infra.keys.key_store import KeyStore
+    from twofold.features.persons.keys.key_store import KeyStore
 
     settings = Settings.from_environment()
     with closing(KeyStore(settings)) as store:
@@ -52,7 +52,7 @@ def rotate() -> None:
 @app.command()
 def backup(file: Annotated[Path, typer.Argument(help="A new file; only you can read it.")]) -> None:
     """Copy the keys to FILE; who restores it needs the same key of keys, which is to be kept elsewhere."""
-    from twofold.infra.keys.key_store import KeyStore
+    from twofold.features.persons.keys.key_store import KeyStore
 
     with closing(KeyStore(Settings.from_environment())) as store:
         store.backup(file)

@@ -17,7 +17,7 @@ from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import harmless
 
 if TYPE_CHECKING:
-    from twofold.infra.keys.key_store import KeyStore
+    from twofold.features.persons.keys.key_store import KeyStore
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="The kind of person, as topics declare it: personal(...).")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The person's id, as records have it.")]
@@ -46,7 +46,7 @@ def forget(
     They are null from then on in whatever reads them: `reveal`, outputs, replays, rebuilds, records that arrive late.
     Until then `remember` takes it back. The id itself, times and counts stay. With --now it prints the certificate.
     """
-    from twofold.infra.keys.key_store import KeyStore
+    from twofold.features.persons.keys.key_store import KeyStore
 
     settings = Settings.from_environment()
     with closing(KeyStore(settings)) as store:
@@ -71,7 +71,7 @@ def forget(
 def remember(kind: Kind, id: Id) -> None:
     """Take `forget` back, as long as the key is not destroyed."""
     from twofold.features.persons.export import require_person
-    from twofold.infra.keys.key_store import KeyStore
+    from twofold.features.persons.keys.key_store import KeyStore
     from twofold.tables.declare.registry import load
 
     person = require_person(load(), kind, id)
@@ -84,9 +84,9 @@ def export(kind: Kind, id: Id) -> None:
     """Print all that is held of a person as JSON: rows of events and tables, with the person's values decrypted."""
     from twofold.features.persons.export import export as collect
     from twofold.features.persons.export import require_person
+    from twofold.features.persons.keys.key_store import KeyStore
+    from twofold.features.persons.keys.reader import Reader
     from twofold.infra.delta.lake import Lake
-    from twofold.infra.keys.key_store import KeyStore
-    from twofold.infra.keys.reader import Reader
     from twofold.tables.declare.registry import load
 
     settings, registry = Settings.from_environment(), load()
@@ -154,7 +154,7 @@ def _print_end(store: KeyStore, chosen: _Person, *, is_shown: bool) -> None:
 
 def _print_ref(chosen: _Person, *, as_json: bool) -> None:
     """Prints the ref of a person, and the DAGs that take it."""
-    from twofold.tables.declare.personal import owners_of
+    from twofold.features.persons.records.personal import owners_of
     from twofold.tables.declare.registry import load
 
     topics = load().topics.values()

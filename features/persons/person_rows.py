@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from twofold.features.persons.keys.ciphertext import PATTERN, START, Key, name_of, unseal
+from twofold.features.persons.keys.key_store import KeyStore
 from twofold.infra.duckdb_session import query
-from twofold.infra.keys.ciphertext import PATTERN, START, Key, name_of, unseal
-from twofold.infra.keys.key_store import KeyStore
 from twofold_algebra.sql.names import DUCKDB
 
 _NESTED = r"enc:1:[A-Za-z0-9_-]{22}:[A-Za-z0-9_-]{128,}"

@@ -32,9 +32,9 @@ from twofold.tables.declare.registry import Registry, running
 from twofold.tables.declare.topic import Topic
 
 if TYPE_CHECKING:
+    from twofold.features.persons.records.record_sealer import RecordSealer
     from twofold.infra.kafka.group_member import Record
     from twofold.infra.kafka.ordered_copy import OrderedCopy
-    from twofold.tables.refresh.events.record_sealer import RecordSealer
 
 MOST_AT_ONCE = 2_000
 WAIT_S = 0.1
@@ -162,9 +162,9 @@ def opened(settings: Settings, topics: Sequence[Topic], group: str) -> Iterator[
         ProcessFailed: there is no intake.
         BrokerUnreachable: retryable.
     """
+    from twofold.features.persons.keys.key_store import KeyStore
+    from twofold.features.persons.records.record_sealer import RecordSealer
     from twofold.infra.kafka.ordered_copy import OrderedCopy
-    from twofold.infra.keys.key_store import KeyStore
-    from twofold.tables.refresh.events.record_sealer import RecordSealer
 
     sources = {f"{topic.full_name}{INTAKE}": topic for topic in topics}
     targets = {source: topic.full_name for source, topic in sources.items()}

@@ -26,10 +26,10 @@ from twofold.infra import COMMAND
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain, WriteConflict
-from twofold.infra.keys.ended_keys import EndedKeys
 from twofold.infra.private_file import private_folder
 from twofold.infra.process.file_locks import exclusive
 from twofold.tables.declare.code_fingerprint import digest
+from twofold.tables.declare.records.cover import find_cover
 from twofold.tables.output_view import KEY, View
 from twofold.tables.refresh.json_values import to_json
 
@@ -195,7 +195,7 @@ class SearchIndex(Target):
     def _hidden(self, at: Position) -> set[str]:
         """Returns the columns of an index that have values of who is forgotten, or are revealed no more."""
         revealed = set(View.parsed(at.definition).reveal)
-        is_behind = bool(revealed) and at.forgotten < EndedKeys(self._lake.settings).last()
+        is_behind = bool(revealed) and at.forgotten < find_cover().last_end(self._lake.settings)
         return revealed if is_behind else revealed - {*self._output.reveal}
 
 

@@ -10,7 +10,7 @@ from twofold.features.search.analyzer import require_language
 from twofold.infra.errors import BadArgument
 from twofold.infra.extras import require_extra
 from twofold.quality.rules import Rule
-from twofold.tables.declare.outputs.output import Output, is_list
+from twofold.tables.declare.output import Output, is_list
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ def work(
     from twofold.features.work_queue.work_queue import WorkQueue, count, run_below_reaper
     from twofold.infra.duration import parse_duration
     from twofold.infra.kafka.topic_admin import ensure_topics
-    from twofold.tables.declare.outputs.output import is_name
+    from twofold.tables.declare.output import is_name
 
     if not is_name(name):
         raise BadArgument(

@@ -24,6 +24,7 @@ class Feature:
         audits: functions of platform, tables and turn that compare these with what other systems have of them.
         parts: field of a snapshot -> a function of lake, declarations and moment that looks at it.
         symptoms: kinds of them, found in a snapshot.
+        cover: the class of what covers values of records, where this feature does.
         checks: part of the platform -> a function of settings and declarations, which raises what is wrong with it.
     """
 
@@ -34,6 +35,7 @@ class Feature:
     audits: Sequence[str] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
     symptoms: Sequence[str] = ()
+    cover: str = ""
     checks: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -28,7 +28,7 @@ from twofold.tables.declare.declaration_files import (
 )
 from twofold.tables.declare.inference import RECORD, Inference, complete, kept, plan_mistakes, redundant
 from twofold.tables.declare.metadata_columns import copied_descriptions
-from twofold.tables.declare.outputs.output import Output, output_mistakes
+from twofold.tables.declare.output import Output, output_mistakes
 from twofold.tables.declare.parameter_checks import FACTS
 from twofold.tables.declare.refusals.mistake_list import require_none, together_with
 from twofold.tables.declare.refusals.refused_keys import NO_COLUMN, OPEN_KEY, TAKEN

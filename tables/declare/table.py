@@ -14,7 +14,7 @@ from twofold.infra.duration import parse_duration
 from twofold.infra.errors import BadDeclaration
 from twofold.quality.rules import Rule
 from twofold.tables.declare.metadata_columns import described_columns
-from twofold.tables.declare.outputs.output import Output, require_outputs
+from twofold.tables.declare.output import Output, require_outputs
 from twofold.tables.declare.parameter_checks import require_known, require_list, require_rules, set_fields
 from twofold.tables.declare.refusals.mistake_list import found_by, require_none
 from twofold.tables.declare.refusals.refused_keys import EMPTY_KEY, NO_SCOPE, NO_VALUE, TOLERANCE

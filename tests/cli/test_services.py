@@ -22,7 +22,7 @@ from twofold.infra.process.service import Service, Wait, jars_of, ports_of
 from twofold.infra.project.feature import features
 from twofold.infra.project.jars import CONFIGURATIONS
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 from twofold.tables.declare.registry import Registry, load
 
 FILES = {

@@ -20,15 +20,16 @@ from twofold.demo.traffic import producer
 from twofold.demo.traffic.ack_journal import read
 from twofold.demo.traffic.fault_injection import FaultInjection
 from twofold.demo.traffic.flight_source import EARLIEST_BEFORE_MIDNIGHT, ZONE
+from twofold.features.persons.keys.ciphertext import is_sealed
+from twofold.features.persons.keys.key_store import KeyStore
+from twofold.features.persons.keys.key_store_file import make_keys
+from twofold.features.persons.keys.reader import Reader
+from twofold.features.persons.records.personal import with_sealed_columns
 from twofold.infra.errors import BadArgument, BrokerUnreachable
 from twofold.infra.kafka.topic_admin import offsets
-from twofold.infra.keys.ciphertext import is_sealed
-from twofold.infra.keys.key_store import KeyStore, make_keys
-from twofold.infra.keys.reader import Reader
 from twofold.infra.process import supervisor
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare import registry
-from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.declare.topic import Topic
 
 DAY: dict[str, Any] = {"domain": "flights", "start": date(2013, 1, 15), "end": date(2013, 1, 16)}

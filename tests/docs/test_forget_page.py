@@ -9,12 +9,13 @@ from pathlib import Path
 
 from tests import ROOT
 from tests.tables.declared import written
-from twofold.infra.keys.ciphertext import is_sealed
-from twofold.infra.keys.key_store import KeyStore, Person, make_keys
-from twofold.infra.keys.reader import Reader
+from twofold.features.persons.keys.ciphertext import is_sealed
+from twofold.features.persons.keys.key_store import KeyStore, Person
+from twofold.features.persons.keys.key_store_file import make_keys
+from twofold.features.persons.keys.reader import Reader
+from twofold.features.persons.records.record_sealer import RecordSealer
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
-from twofold.tables.refresh.events.record_sealer import RecordSealer
 
 PAGE = ROOT / "docs" / "how-to" / "forget-a-person.md"
 

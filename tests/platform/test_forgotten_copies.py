@@ -20,7 +20,6 @@ from tests.infra.webhooks.signed import secret
 from tests.servers import wait_until
 from tests.support.personal_search import found_in
 from tests.support.postgres import Server
-from tests.tables.refresh.events.test_forgotten_persons import START, Platform
 from twofold import to_postgres, to_search, to_webhook
 from twofold.features.outputs.copy_comparison import compare_copy
 from twofold.features.outputs.follow import runner
@@ -28,16 +27,17 @@ from twofold.features.outputs.open_target import open_target
 from twofold.features.outputs.tests.revealed_table import SCHEMA, RevealedTable, mail_of
 from twofold.features.outputs.tests.webhook_receiver import Answer, Receiver, Request, receiving
 from twofold.features.persons.certificate import certify
+from twofold.features.persons.keys.key_store import KeyStore, Person
+from twofold.features.persons.records.record_sealer import sealing
+from twofold.features.persons.tests.records.test_forgotten_persons import START, Platform
 from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.kafka.record_producer import producing
-from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.infra.postgres import postgres_server
 from twofold.infra.postgres.database_connection import password
 from twofold.infra.process.file_locks import is_held
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry
-from twofold.tables.refresh.events.record_sealer import sealing
 
 pytestmark = [pytest.mark.platform, pytest.mark.prove]
 

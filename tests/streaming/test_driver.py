@@ -14,9 +14,10 @@ import pytest
 
 from tests.plant import DAYS_FILE, HOURS, plant
 from tests.tables.declared import TOPIC_FILE, edited, written
+from twofold.features.persons.keys.key_store import KeyStore, Person
+from twofold.features.persons.keys.key_store_file import make_keys
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration, ProcessFailed, SchemaMismatch
-from twofold.infra.keys.key_store import KeyStore, Person, make_keys
 from twofold.infra.process import kept_running
 from twofold.infra.process.file_locks import exclusive, is_held
 from twofold.infra.process.kept_running import KeptRunning

@@ -26,7 +26,7 @@ from twofold.features.capture.captured_topic import captures
 from twofold.features.capture.lost_changes import changes_fault
 from twofold.features.capture.operate import recapture
 from twofold.features.capture.operate.database_audit import ComparedTable, compare_with_database
-from twofold.infra.keys.key_store import make_keys
+from twofold.features.persons.keys.key_store_file import make_keys
 from twofold.infra.postgres import postgres_server
 from twofold.infra.process import supervisor
 from twofold.infra.project.settings import Settings

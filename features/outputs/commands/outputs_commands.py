@@ -65,7 +65,7 @@ def resend(
     from twofold.features.outputs.commands.resend import resend_all, resend_from, resume
     from twofold.features.outputs.open_target import open_target
     from twofold.infra.delta.lake import Lake
-    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.output import Output
     from twofold.tables.declare.registry import load
 
     declared = load().find_table(table)

@@ -19,7 +19,7 @@ from twofold.tables.refresh.row_diff import difference, matching
 
 if TYPE_CHECKING:
     from twofold.features.outputs.output_target import Target
-    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.output import Output
     from twofold.tables.declare.table import Table
 
 

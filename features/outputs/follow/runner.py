@@ -18,7 +18,7 @@ from twofold.infra.errors import ProcessFailed, WriteConflict
 from twofold.infra.process.file_locks import exclusive
 from twofold.infra.process.kept_running import KeptRunning, stop_on_signal
 from twofold.infra.process.polling_thread import PollingThread
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 

@@ -11,7 +11,7 @@ from twofold.features.outputs.targets.webhook_sender import WebhookSender
 from twofold.infra.delta.lake import Lake
 
 if TYPE_CHECKING:
-    from twofold.tables.declare.outputs.output import Output
+    from twofold.tables.declare.output import Output
     from twofold.tables.declare.table import Table
 
 _NOTED_S = 1.0

@@ -28,7 +28,7 @@ from twofold.infra.postgres.database_connection import (
     supervised_address,
 )
 from twofold.infra.private_file import destination
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 from twofold.tables.output_view import KEY
 from twofold_algebra.sql.names import POSTGRES
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from twofold.infra.extras import require_extra
 from twofold.quality.rules import Rule
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 
 COPIES = "outputs"
 """The database of the supervised server that has copies without a destination."""

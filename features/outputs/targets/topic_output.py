@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from twofold.quality.rules import Rule
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from twofold.infra.errors import BadSetting, WriteConflict
 from twofold.infra.private_file import destination, private_folder
 from twofold.infra.sqlite_file import open_sqlite
 from twofold.infra.webhooks.signatures import secret_fault
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 from twofold.tables.refresh.json_values import to_json
 
 MOST_WAITING = 10_000

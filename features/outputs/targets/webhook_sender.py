@@ -20,7 +20,7 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import TwofoldError
 from twofold.infra.webhooks.public_address import allowed_networks, checked_address
 from twofold.infra.webhooks.signatures import signed_headers
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 
 AT_ONCE = 8
 TIMEOUT_S = 10.0

@@ -21,7 +21,7 @@ from twofold.features.outputs.position import Position
 from twofold.infra.delta.delta_writer import CHANGE, CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.trim import Trim
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 from twofold.tables.declare.table import Table
 from twofold.tables.output_view import KEY
 from twofold.tables.refresh.streaming_checkpoint import Checkpoint

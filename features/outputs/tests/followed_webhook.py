@@ -23,7 +23,7 @@ from twofold.features.outputs.targets.webhook_sender import WebhookSender
 from twofold.features.outputs.tests.followed_table import FollowedTable
 from twofold.features.outputs.tests.webhook_receiver import Receiver
 from twofold.infra.delta.lake import Lake
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 from twofold.tables.declare.table import Table
 
 

@@ -23,7 +23,7 @@ from twofold.features.search import search_index
 from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.history import History
 from twofold.infra.delta.lake import Lake
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 from twofold.tables.declare.table import Table
 from twofold.tables.output_view import KEY
 from twofold.tables.refresh.json_values import to_plain_json

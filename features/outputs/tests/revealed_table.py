@@ -14,11 +14,12 @@ import pyarrow as pa
 from tests.tables.declared import a_table
 from twofold import to_postgres
 from twofold.features.outputs.tests.followed_table import Follows, MemoryCopy, hour
+from twofold.features.persons.keys.ciphertext import seal
+from twofold.features.persons.keys.key_store import KeyStore, Person
+from twofold.features.persons.keys.key_store_file import make_keys
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.keys.ciphertext import seal
-from twofold.infra.keys.key_store import KeyStore, Person, make_keys
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 from twofold.tables.declare.table import Table
 
 SCHEMA = pa.schema(

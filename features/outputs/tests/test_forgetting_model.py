@@ -30,13 +30,13 @@ from twofold import to_search, to_webhook
 from twofold.features.outputs.tests.followed_webhook import lake_with
 from twofold.features.outputs.tests.moved_outputs import MovedOutput, as_json
 from twofold.features.outputs.tests.revealed_table import RevealedTable, mail_of
+from twofold.features.persons.keys.ended_keys import EndedKeys
+from twofold.features.persons.keys.key_store import Person
 from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.trim import Trim
 from twofold.infra.errors import TryAgain
-from twofold.infra.keys.ended_keys import EndedKeys
-from twofold.infra.keys.key_store import Person
 from twofold.infra.project.settings import Settings
 
 RUNS = 20 * (this_run.kills or this_run.worlds) or 2

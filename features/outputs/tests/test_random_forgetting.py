@@ -20,11 +20,11 @@ from twofold.features.outputs.open_target import open_place, open_target
 from twofold.features.outputs.revealed_places import Place, note_revealed, revealed_places
 from twofold.features.outputs.tests.revealed_table import RevealedTable, mail_of
 from twofold.features.persons.certificate import certify
+from twofold.features.persons.keys.key_store import KeyStore, Person
 from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.lake import Lake
-from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 from twofold.tables.declare.registry import Registry
 
 NAMES = [f"person{number}" for number in range(9)]

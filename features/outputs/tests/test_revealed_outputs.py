@@ -26,13 +26,13 @@ from twofold.features.outputs.tests.followed_table import MemoryCopy, key_of
 from twofold.features.outputs.tests.followed_webhook import lake_with, queue_of, sender_of
 from twofold.features.outputs.tests.revealed_table import RevealedTable, mail_of, shown
 from twofold.features.outputs.tests.webhook_receiver import Receiver, receiving
+from twofold.features.persons.keys.ciphertext import seal
+from twofold.features.persons.keys.key_store import KeyStore, Person
 from twofold.features.search import search_index
 from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.delta_writer import CHANGE
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration, BadSetting, SchemaMismatch, TryAgain
-from twofold.infra.keys.ciphertext import seal
-from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.tables.output_view import KEY
 
 

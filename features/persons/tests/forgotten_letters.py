@@ -12,11 +12,11 @@ from deltalake import write_deltalake
 from tests.tables.declared import written
 from twofold.features.outputs.next_step import next_step
 from twofold.features.outputs.open_target import open_target
+from twofold.features.persons.keys.key_store_file import make_keys
+from twofold.features.persons.records.record_sealer import sealing
 from twofold.infra.delta.lake import Lake
-from twofold.infra.keys.key_store import make_keys
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
-from twofold.tables.refresh.events.record_sealer import sealing
 
 TOPIC = '''
     """Letters of customers."""

@@ -17,10 +17,10 @@ from twofold.features.outputs.revealed_places import REVEALED, Place, note_revea
 from twofold.features.outputs.tests.followed_table import MemoryCopy
 from twofold.features.persons import certificate
 from twofold.features.persons.certificate import Certificate, certify, wait_for_copies
+from twofold.features.persons.keys.ended_keys import FORGOTTEN
+from twofold.features.persons.keys.key_store import KeyStore, Person
 from twofold.features.persons.tests.forgotten_letters import Letters
 from twofold.features.search.search_output import SearchOutput
-from twofold.infra.keys.ended_keys import FORGOTTEN
-from twofold.infra.keys.key_store import KeyStore, Person
 
 ANN, SEVEN = Person("sender", "ann"), Person("client", "7")
 

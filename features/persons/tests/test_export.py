@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from twofold.features.persons.export import Rows, export
+from twofold.features.persons.keys.key_store import KeyStore, Person
 from twofold.features.persons.tests.forgotten_letters import Letters
-from twofold.infra.keys.key_store import KeyStore, Person
 
 ANN, SEVEN, NINE = Person("sender", "ann"), Person("client", "7"), Person("client", "9")
 

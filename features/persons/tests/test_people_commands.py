@@ -16,10 +16,10 @@ from deltalake import write_deltalake
 
 from tests.cli.conftest import Cli
 from tests.tables.declared import written
-from twofold.infra.keys.key_store import make_keys
+from twofold.features.persons.keys.key_store_file import make_keys
+from twofold.features.persons.records.record_sealer import sealing
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare import registry
-from twofold.tables.refresh.events.record_sealer import sealing
 
 LETTERS = '''
     """Letters of customers."""

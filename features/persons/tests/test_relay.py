@@ -27,18 +27,18 @@ from twofold.features.capture.captured_table import INTAKE, LOST
 from twofold.features.capture.captured_topic import intakes
 from twofold.features.capture.operate import capture_states as captures
 from twofold.features.persons import relay as program
+from twofold.features.persons.keys.key_store import KeyStore
+from twofold.features.persons.keys.reader import Reader
+from twofold.features.persons.records.sealed_topics import require_sealed
 from twofold.features.persons.tests.own_relay import DIES
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.record_producer import producing
-from twofold.infra.keys.key_store import KeyStore
-from twofold.infra.keys.reader import Reader
 from twofold.infra.process import supervisor
 from twofold.infra.project.chosen_domains import relay_name
 from twofold.infra.project.settings import Settings
 from twofold.status.parts.snapshot import CaptureState
 from twofold.tables.declare.registry import Registry, load
-from twofold.tables.refresh.events.sealed_topics import require_sealed
 from twofold.tables.refresh.events.topic_specs import specs
 
 pytestmark = pytest.mark.platform

@@ -13,14 +13,14 @@ from starlette.exceptions import HTTPException
 
 from tests.tables.declared import bound_as
 from twofold import from_webhook, person, personal
+from twofold.features.persons.keys.key_store_file import make_keys
+from twofold.features.persons.records.personal import with_sealed_columns
 from twofold.features.webhooks import delivery_log
 from twofold.features.webhooks.delivery import Delivery
 from twofold.features.webhooks.delivery_log import DeliveryLog
 from twofold.features.webhooks.webhook_topic import WebhookTopic
-from twofold.infra.keys.key_store import make_keys
 from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.delivery_headers import MOST_BYTES
-from twofold.tables.declare.personal import with_sealed_columns
 
 
 def a_topic(**given: Any) -> WebhookTopic:

@@ -29,19 +29,19 @@ from tests.platform.supervised_driver import kill, process
 from tests.servers import wait_until
 from tests.support.published_webhooks import examples, signatures
 from tests.tables.declared import written
+from twofold.features.persons.keys.key_store import KeyStore
+from twofold.features.persons.keys.reader import Reader
+from twofold.features.persons.records.sealed_topics import require_sealed
 from twofold.features.webhooks import receiver as program
 from twofold.features.webhooks.bounded_http import CONNECTIONS
 from twofold.features.webhooks.tests.own_receiver import DIES
 from twofold.infra.kafka import broker as kafka
 from twofold.infra.kafka import topic_admin
-from twofold.infra.keys.key_store import KeyStore
-from twofold.infra.keys.reader import Reader
 from twofold.infra.process import supervisor
 from twofold.infra.project.settings import Settings
 from twofold.infra.webhooks.webhook_secrets import add_missing
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.events.record_decoder import Decoder
-from twofold.tables.refresh.events.sealed_topics import require_sealed
 from twofold.tables.refresh.events.topic_specs import specs
 from twofold_archive.format.record_columns import HEADERS, HEADERS_TYPE
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
+from twofold.infra.project.feature import features
 from twofold.tables.declare.records.origin import Name
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from twofold.infra.project.settings import Settings
     from twofold.infra.rows.rows import Rows
 
-COVER: Name = "twofold.tables.refresh.events.record_sealer:PersonCover"
-"""The class of what covers values, a `Cover`."""
 Seal = Callable[[str, bytes | None], bytes | None]
 """Covers what is to be covered of a record: full name of its topic, value -> value."""
 
@@ -68,6 +67,10 @@ class Cover(Protocol):
         """Ends for good what is due; False: nothing is left to do then."""
 
     @staticmethod
+    def prepare(settings: Settings) -> None:
+        """Makes what is needed to cover the first record; nothing if it is there."""
+
+    @staticmethod
     def require(settings: Settings, topics: Iterable[Any]) -> None:
         """Refuses topics of which the log has in the clear what they cover now, or covered once."""
 
@@ -79,7 +82,12 @@ class Cover(Protocol):
     def reader(settings: Settings, purpose: str, *, of_copy: bool = False) -> Reader:
         """Opens what shows values, to a person or to the copy of a table."""
 
+    @staticmethod
+    def last_end(settings: Settings) -> int:
+        """Returns the number of the last end of values that were shown, by the lake alone; 0: none has ended."""
+
 
 def find_cover() -> type[Cover]:
-    """Returns the class of what covers values."""
-    return cast("type[Cover]", resolve_name(COVER))
+    """Returns the class of what covers values, of the one feature that has it."""
+    [name] = [feature.cover for feature in features() if feature.cover]
+    return cast("type[Cover]", resolve_name(name))

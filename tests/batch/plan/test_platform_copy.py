@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from twofold.batch.plan.platform_copy import copied
+from twofold.features.persons.keys.key_store import KeyStore, Person
+from twofold.features.persons.keys.key_store_file import make_keys
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
-from twofold.infra.keys.key_store import KeyStore, Person, make_keys
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.open_platform import Platform

@@ -11,8 +11,8 @@ from hypothesis import given
 
 from tests.cli.conftest import Cli
 from tests.tables.declared import written
-from tests.tables.refresh.events.test_hostile_records import records
 from twofold.cli.commands.topic_commands import keyed
+from twofold.features.persons.tests.records.test_hostile_records import records
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare import registry
 

@@ -12,13 +12,14 @@ from deltalake import write_deltalake
 
 from tests.servers import wait_until
 from tests.support.personal_search import found_in
+from twofold.features.persons.keys.key_store import KeyStore, Person
+from twofold.features.persons.keys.key_store_file import make_keys
+from twofold.features.persons.records.record_sealer import sealing
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.airflow.airflow_processes import directory
 from twofold.infra.delta.lake import Lake
-from twofold.infra.keys.key_store import KeyStore, Person, make_keys
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
-from twofold.tables.refresh.events.record_sealer import sealing
 
 pytestmark = pytest.mark.platform
 

@@ -21,8 +21,8 @@ from tests.support.demos import settings_of
 from tests.support.duckdb_extensions import with_extension
 from twofold.batch.plan.plan import LASTS, Plans
 from twofold.features.persons.export import export
+from twofold.features.persons.keys.key_store import KeyStore, Person
 from twofold.infra.delta.lake import Lake
-from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.infra.postgres.postgres_server import UNPRIVILEGED, data_directory
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load

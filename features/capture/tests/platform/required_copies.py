@@ -13,10 +13,10 @@ from tests.support.captured_bank import Bank
 from twofold.features.capture import debezium_connector
 from twofold.features.capture.captured_topic import captures
 from twofold.features.capture.operate import recapture
+from twofold.features.persons.keys.key_store import KeyStore
+from twofold.features.persons.keys.reader import Reader
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import ProcessFailed
-from twofold.infra.keys.key_store import KeyStore
-from twofold.infra.keys.reader import Reader
 
 PAYMENTS = "SELECT id, paid_on, amount FROM {0} WHERE {1} ORDER BY 1, 2, 3"
 PEOPLE = """

@@ -29,11 +29,11 @@ from twofold.features.outputs.tests.followed_webhook import lake_with
 from twofold.features.outputs.tests.moved_outputs import MovedOutput, Row, as_json
 from twofold.features.outputs.tests.revealed_table import RevealedTable, mail_of
 from twofold.features.persons.certificate import certify
+from twofold.features.persons.keys.key_store import KeyStore, Person
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import ChangesGone, WriteConflict
-from twofold.infra.keys.key_store import KeyStore, Person
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.outputs.output import Output
+from twofold.tables.declare.output import Output
 from twofold.tables.declare.registry import Registry
 from twofold.tables.output_view import KEY
 from twofold.tables.refresh.row_diff import difference

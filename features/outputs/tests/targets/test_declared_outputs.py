@@ -14,7 +14,7 @@ from twofold import between, expression, matches, not_null, one_of, to_postgres,
 from twofold.infra.errors import BadDeclaration
 from twofold.quality.rules import RECORD_RULES, Rule
 from twofold.tables.declare.code_fingerprint import fingerprint
-from twofold.tables.declare.outputs.output import Output, kinds
+from twofold.tables.declare.output import Output, kinds
 
 CLOSING = edited(
     HOURS, "from twofold import F, table", "from twofold import F, between, table, to_postgres, to_webhook"

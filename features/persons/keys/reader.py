@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from twofold.infra.keys.ciphertext import Key, unseal
-from twofold.infra.keys.key_store import KeyStore
+from twofold.features.persons.keys.ciphertext import Key, unseal
+from twofold.features.persons.keys.key_store import KeyStore
 
 
 class Reader:

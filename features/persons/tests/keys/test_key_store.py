@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from twofold.features.persons.keys.ended_keys import FORGOTTEN, End, EndedKeys
+from twofold.features.persons.keys.key_store import Counts, KeyStore, Person
+from twofold.features.persons.keys.key_store_file import make_keys
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, BadSetting
-from twofold.infra.keys.ended_keys import FORGOTTEN, End, EndedKeys
-from twofold.infra.keys.key_store import Counts, KeyStore, Person, make_keys
 from twofold.infra.project.settings import Settings
 
 ANN, BOB = Person("customer", "ann"), Person("customer", "bob")
@@ -267,7 +268,7 @@ def test_a_store_is_never_made_over_another(settings: Settings) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from twofold.infra.keys.key_store import KeyStore, Person
+from twofold.features.persons.keys.key_store import KeyStore, Person
 from twofold.infra.project.settings import Settings
 
 left = int(sys.argv[1])

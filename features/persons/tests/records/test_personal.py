@@ -26,10 +26,10 @@ from twofold import (
     year_group,
 )
 from twofold.features.capture.captured_topic import is_relayed
+from twofold.features.persons.keys.ciphertext import PATTERN
+from twofold.features.persons.records.personal import Computed, Owner, owners_of, personal_columns, with_sealed_columns
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.keys.ciphertext import PATTERN
 from twofold.quality.rules import matches, not_null
-from twofold.tables.declare.personal import Computed, Owner, owners_of, personal_columns, with_sealed_columns
 from twofold.tables.declare.registry import load
 from twofold.tables.refresh.events.decoding_fingerprint import decoding
 

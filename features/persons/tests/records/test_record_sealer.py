@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 from tests.tables.declared import bound_as
 from twofold import Topic, person, personal, token_of
-from twofold.infra.keys.ciphertext import RECORD, is_sealed, unseal
-from twofold.infra.keys.key_store import KeyStore, Person, make_keys
+from twofold.features.persons.keys.ciphertext import RECORD, is_sealed, unseal
+from twofold.features.persons.keys.key_store import KeyStore, Person
+from twofold.features.persons.keys.key_store_file import make_keys
+from twofold.features.persons.person_cover import PersonCover
+from twofold.features.persons.records.personal import with_sealed_columns
+from twofold.features.persons.records.record_sealer import PersonalRecord, RecordSealer, sealing
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
-from twofold.tables.refresh.events.record_sealer import PersonalRecord, PersonCover, RecordSealer, sealing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 
+from twofold.features.persons.keys.key_store import KeyStore
+from twofold.features.persons.keys.key_store_file import SETTING, make_keys
+from twofold.features.persons.records.personal import computed_columns, path_of, personal_columns
 from twofold.infra import COMMAND
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration, BadSetting
 from twofold.infra.kafka.topic_admin import offsets
-from twofold.infra.keys.key_store import SETTING, KeyStore, make_keys
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.personal import computed_columns, path_of, personal_columns
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twofold.infra.keys.ciphertext import ENVELOPE, PATTERN, RECORD, VALUE, Key, name_of, seal, unseal
+from twofold.features.persons.keys.ciphertext import ENVELOPE, PATTERN, RECORD, VALUE, Key, name_of, seal, unseal
 
 ANN, BOB = (Key(bytes([n]) * 16, bytes(range(n, n + 64))) for n in (1, 2))
 KEYS = {key.id: key for key in (ANN, BOB)}

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.tables.declared import written
-from twofold.infra.keys.key_store import KeyStore, Person, make_keys
+from twofold.features.persons.keys.key_store import KeyStore, Person
+from twofold.features.persons.keys.key_store_file import make_keys
+from twofold.features.persons.records.record_sealer import RecordSealer
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.refresh.acceptance import definition
-from twofold.tables.refresh.events.record_sealer import RecordSealer
 from twofold.testing.worlds import World
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ import pytest
 from deltalake import write_deltalake
 
 from twofold import Topic, field, personal
+from twofold.features.persons.keys.key_store import KeyStore
+from twofold.features.persons.keys.key_store_file import make_keys
+from twofold.features.persons.records import sealed_topics
+from twofold.features.persons.records.sealed_topics import require_sealed
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadDeclaration
-from twofold.infra.keys.key_store import KeyStore, make_keys
 from twofold.infra.project.settings import Settings
-from twofold.tables.refresh.events import sealed_topics
-from twofold.tables.refresh.events.sealed_topics import require_sealed
 
 MAIL = personal("customer")
 

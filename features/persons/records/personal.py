@@ -10,9 +10,9 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from twofold.features.persons.keys.ciphertext import PATTERN
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.extras import require_extra
-from twofold.infra.keys.ciphertext import PATTERN
 from twofold.quality.rules import Rule, matches
 from twofold.tables.declare.encodings import find_encoding
 from twofold.tables.declare.parameter_checks import NAME, require_columns

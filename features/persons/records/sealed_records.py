@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from twofold.features.persons.keys.ciphertext import RECORD, unseal
+from twofold.features.persons.keys.key_store import KeyStore
+from twofold.features.persons.records.personal import personal_columns
+from twofold.features.persons.records.record_sealer import WHOLE, RecordSealer
 from twofold.infra import COMMAND
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.duckdb_session import query
 from twofold.infra.errors import BadArgument
-from twofold.infra.keys.ciphertext import RECORD, unseal
-from twofold.infra.keys.key_store import KeyStore
 from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
-from twofold.tables.declare.personal import personal_columns
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import Decoder, raw_columns
-from twofold.tables.refresh.events.record_sealer import PersonCover, RecordSealer
 from twofold_algebra.sql.names import DUCKDB
 from twofold_archive.format.record_columns import HEADERS
 
@@ -62,7 +62,7 @@ def send_sealed_again(lake: Lake, topic: Topic, producer: KafkaProducer) -> Sent
         why = "is compacted: an older record would replace a newer one" if topic.compacted else "has none of persons"
         raise BadArgument(f"{topic.full_name} {why}.", hint=f"`{COMMAND} redrive` decodes quarantined records again.")
     quarantined = lake.open(topic.full_name + QUARANTINE).scan()
-    rows = query(f"FROM quarantine WHERE {PersonCover.whole} ORDER BY {PARTITION}, {OFFSET}", quarantine=quarantined)
+    rows = query(f"FROM quarantine WHERE {WHOLE} ORDER BY {PARTITION}, {OFFSET}", quarantine=quarantined)
     with closing(KeyStore(lake.settings)) as store:
         opened = [unseal(value.decode(), store.find, RECORD) for value in rows["value"].to_pylist()]
         sealer = RecordSealer(topic, store)

@@ -1,4 +1,4 @@
-"""Encrypts what is personal in a record before it is produced, and what quarantine keeps of such a topic."""
+"""Encrypts what is personal in a record before it is produced."""
 
 from __future__ import annotations
 
@@ -9,33 +9,31 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
 
 from twofold.features.capture.captured_table import MARK_PREFIX, UNCHANGED
 from twofold.features.capture.debezium_decoder import placeholder_finder
+from twofold.features.persons.keys.ciphertext import RECORD, START, Key, is_sealed, seal
+from twofold.features.persons.keys.key_store import KeyStore, Person
+from twofold.features.persons.records.personal import (
+    Owner,
+    Token,
+    computed_columns,
+    owners_of,
+    path_of,
+    personal_columns,
+)
 from twofold.infra.encodings.column_types import FieldType
 from twofold.infra.encodings.json.json_fields import is_deep, repeated_key
 from twofold.infra.errors import TwofoldError
-from twofold.infra.keys.ciphertext import RECORD, START, Key, is_sealed, seal
-from twofold.infra.keys.key_store import KeyStore, Person
-from twofold.infra.keys.reader import Reader
-from twofold.infra.rows.rows import are_here
-from twofold.tables.declare.personal import Owner, Token, computed_columns, owners_of, path_of, personal_columns
-from twofold.tables.declare.records.cover import Cover, Seal
+from twofold.tables.declare.records.cover import Seal
 from twofold.tables.declare.topic import Topic
-from twofold.tables.refresh.events.sealed_topics import require_sealed
 from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
-    from kafka import KafkaProducer
-
-    from twofold.infra.delta.lake import Lake
     from twofold.infra.project.settings import Settings
-    from twofold.infra.rows.rows import Rows
 
 TOKEN = "_token"
 """The kind of the keys of tokens, one a domain, which do not end."""
@@ -43,6 +41,8 @@ DAY = "_day"
 """The kind of the keys of what cannot be encrypted by a person's: one a topic and day."""
 KEPT = timedelta(days=30)
 """How long such a key is kept."""
+WHOLE = f"starts_with(hex(value), {DUCKDB.literal(START.encode().hex().upper())})"
+"""Whether a quarantined record is encrypted as a whole, in DuckDB's SQL."""
 _ROWS = ("before", "after")
 _CHANGE = {*_ROWS, "op", "source", "message", "transaction", "ts_ms", "ts_us", "ts_ns"}
 """What a change has: rows, and nothing else of their values."""
@@ -275,48 +275,6 @@ def sealing(settings: Settings, topics: Iterable[Topic]) -> Iterator[Seal]:
     with closing(KeyStore(settings)) as store:
         sealers = {topic.full_name: RecordSealer(topic, store) for topic in chosen}
         yield lambda topic, value: sealers[topic].seal(value) if topic in sealers else value
-
-
-class PersonCover(Cover):
-    """Encrypts what is of persons in the records of a topic; what the platform calls of all this, see `Cover`."""
-
-    whole = f"starts_with(hex(value), {DUCKDB.literal(START.encode().hex().upper())})"
-    require = staticmethod(require_sealed)
-    sealing = staticmethod(sealing)
-
-    def __init__(self, topic: Topic) -> None:
-        self._topic = topic
-
-    def quarantined(self, rows: Rows, settings: Settings) -> Rows:
-        topic = self._topic
-        with closing(KeyStore(settings)) as store:
-            key = day_key(store, topic)
-        if are_here(rows):
-            return _covered(rows, topic, key)
-
-        def covered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                yield from _covered(pa.Table.from_batches([batch]), topic, key).to_batches()
-
-        return rows.mapInArrow(covered, rows.schema)
-
-    def send_again(self, lake: Lake, producer: KafkaProducer) -> object:
-        return resolve_name("twofold.features.persons.sealed_records:send_sealed_again")(lake, self._topic, producer)
-
-    @staticmethod
-    def reader(settings: Settings, purpose: str, *, of_copy: bool = False) -> Reader:
-        # The accesses of an hour are one line of their ledger: an output has a step a second.
-        return Reader(KeyStore(settings), purpose, together_ms=3_600_000 if of_copy else 0, of_persons=of_copy)
-
-    def end_due(self, settings: Settings) -> bool:
-        KeyStore(settings).close()  # it destroys them when it is opened
-        return False
-
-
-def _covered(rows: pa.Table, topic: Topic, key: Key) -> pa.Table:
-    record, values = PersonalRecord(topic), rows["value"].to_pylist()
-    sealed = [v if v is None or record.is_sealed(v) else seal(v, [key], RECORD).encode() for v in values]
-    return rows.set_column(rows.column_names.index("value"), rows.schema.field("value"), pa.array(sealed, pa.binary()))
 
 
 def _require_sealed(text: bytes, _: Collection[Owner]) -> bytes:

@@ -12,17 +12,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.tables.declared import bound_as
-from tests.tables.refresh.events.test_record_sealer import a_topic
-from tests.tables.refresh.events.test_sealed_changes import TOPIC as CHANGES
-from tests.tables.refresh.events.test_sealed_changes import event
 from twofold import Topic, domain_of, from_webhook, personal, start_of, token_of, year_group
+from twofold.features.persons.keys.ciphertext import RECORD, is_sealed, unseal
+from twofold.features.persons.keys.key_store import KeyStore
+from twofold.features.persons.keys.key_store_file import make_keys
+from twofold.features.persons.person_cover import PersonCover
+from twofold.features.persons.records.personal import with_sealed_columns
+from twofold.features.persons.records.record_sealer import PersonalRecord, RecordSealer
+from twofold.features.persons.tests.records.test_record_sealer import a_topic
+from twofold.features.persons.tests.records.test_sealed_changes import TOPIC as CHANGES
+from twofold.features.persons.tests.records.test_sealed_changes import event
 from twofold.infra.encodings.json.json_fields import MOST_DEPTH, is_deep
-from twofold.infra.keys.ciphertext import RECORD, is_sealed, unseal
-from twofold.infra.keys.key_store import KeyStore, make_keys
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
-from twofold.tables.refresh.events.record_sealer import PersonalRecord, PersonCover, RecordSealer
 from twofold_archive.format.record_columns import HEADERS, HEADERS_TYPE
 
 LOGINS = a_topic(

@@ -24,21 +24,21 @@ import zstandard
 from tests.support.personal_search import found_in
 from tests.tables.declared import written
 from twofold.features.persons.export import export
-from twofold.features.persons.sealed_records import SentAgain, send_sealed_again
+from twofold.features.persons.keys.key_store import KeyStore, Person
+from twofold.features.persons.keys.reader import Reader
+from twofold.features.persons.records.plain_text import plain_text_records
+from twofold.features.persons.records.record_sealer import sealing
+from twofold.features.persons.records.sealed_records import SentAgain, send_sealed_again
+from twofold.features.persons.records.sealed_topics import require_sealed
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import BadDeclaration, BadSetting
 from twofold.infra.kafka import topic_admin
 from twofold.infra.kafka.record_producer import producing
-from twofold.infra.keys.key_store import KeyStore, Person
-from twofold.infra.keys.reader import Reader
 from twofold.infra.project.settings import Settings
-from twofold.status.parts.plain_text import plain_text_records
 from twofold.streaming.ingest.topic_writer import TopicWriter
 from twofold.tables.declare.registry import Registry, load
 from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA
-from twofold.tables.refresh.events.record_sealer import sealing
-from twofold.tables.refresh.events.sealed_topics import require_sealed
 from twofold.tables.refresh.events.topic_specs import spec
 from twofold.tables.refresh.open_platform import ensure_topics_of
 

@@ -17,12 +17,14 @@ from tests.tables.declared import bound_as
 from twofold import changes_of, domain_of, personal, year_group
 from twofold.features.capture.captured_table import LOST, MARK_PREFIX, UNCHANGED
 from twofold.features.capture.debezium_decoder import names_no_row, snapshot_of
-from twofold.infra.keys.ciphertext import RECORD, is_sealed, unseal
-from twofold.infra.keys.key_store import KeyStore, Person, make_keys
+from twofold.features.persons.keys.ciphertext import RECORD, is_sealed, unseal
+from twofold.features.persons.keys.key_store import KeyStore, Person
+from twofold.features.persons.keys.key_store_file import make_keys
+from twofold.features.persons.person_cover import PersonCover
+from twofold.features.persons.records.personal import with_sealed_columns
+from twofold.features.persons.records.record_sealer import PersonalRecord, RecordSealer
 from twofold.infra.project.settings import Settings
-from twofold.tables.declare.personal import with_sealed_columns
 from twofold.tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
-from twofold.tables.refresh.events.record_sealer import PersonalRecord, PersonCover, RecordSealer
 
 TOPIC = with_sealed_columns(
     bound_as(

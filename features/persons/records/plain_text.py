@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from twofold.features.persons.records.personal import personal_columns, sealed_rule
 from twofold.infra.delta.datafusion_sql import select
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.instants import epoch_ms
 from twofold.tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
-from twofold.tables.declare.personal import personal_columns, sealed_rule
 from twofold.tables.declare.registry import Registry
 from twofold_algebra.sql.names import DATAFUSION
 

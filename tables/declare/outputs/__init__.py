@@ -1,1 +1,0 @@
-"""Outputs of tables, as declarations name them."""
