@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from twofold.cli.sql_query import Analyst
 from twofold.demo.traffic.sources import FOLLOWED
+from twofold.features.analysts.sql_query import Analyst
 from twofold.features.work_queue.work_queue import WorkQueue
 from twofold.features.work_queue.work_queue import count as state_of_queue
 from twofold.infra.delta.lake import Lake

@@ -18,12 +18,15 @@ class Feature:
 
     Attributes:
         words: what declarations import of it by `from twofold import ...`.
-        commands: panel of the help -> functions of commands, in their order, or groups of such.
+        commands: panel of the help, or command of the core that they follow -> functions of commands, in their order,
+            or groups of such.
         services: what `up` starts for it, in the order in which it waits for them.
         ledgers: Delta table that the platform writes -> its schema.
         parts: field of a snapshot -> a function of lake, declarations and moment that looks at it.
         symptoms: kinds of them, found in a snapshot.
         checks: part of the platform -> a function of settings and declarations, which raises what is wrong with it.
+        derived: what the feature makes of all declared tables -> a function of settings and declarations that makes it
+            again; `up` calls it when all else is ready, `apply` when the code of tables has been replaced.
     """
 
     words: Mapping[str, str] = field(default_factory=dict)
@@ -33,6 +36,7 @@ class Feature:
     parts: Mapping[str, str] = field(default_factory=dict)
     symptoms: Sequence[str] = ()
     checks: Mapping[str, str] = field(default_factory=dict)
+    derived: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache

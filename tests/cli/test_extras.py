@@ -26,8 +26,9 @@ OF_AIRFLOW = {"cryptography"}
 CORE = """
 import json
 import numpy
-import twofold.analysts.table_views, twofold.batch.plan.code_plan, twofold.batch.quality_check, twofold.batch.reconcile
-import twofold.quality.gate, twofold.streaming.driver, twofold.testing, twofold.tables.refresh.open_platform
+import twofold.batch.plan.code_plan, twofold.batch.quality_check, twofold.batch.reconcile, twofold.quality.gate
+import twofold.streaming.driver, twofold.testing, twofold.tables.refresh.open_platform
+import twofold.features.analysts.table_views
 from twofold.cli.__main__ import main
 from twofold.infra.encodings.json.json_names import count_names
 

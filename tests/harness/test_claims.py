@@ -61,7 +61,8 @@ PROVED = rows_of(TESTS / "README.md", "| tests of `make prove` |")
 @pytest.mark.parametrize("row", GUARANTEES, ids=name_of)
 def test_a_guarantee_is_tested_in_the_tiers_that_are_named(row: list[str]) -> None:
     named = [("test", row[3]), *(part.strip().split(": ") for part in row[4].split(";") if part)]
-    found = [(tier, name) for tier, names in named for name in re.findall(r"`((?:tests|packages)(?:/[\w.]+)+)`", names)]
+    places = re.compile(r"`((?:features|packages|tests)(?:/[\w.]+)+)`")
+    found = [(tier, name) for tier, names in named for name in places.findall(names)]
     assert {"test"} <= {tier for tier, _ in found}
     assert [(tier, name) for tier, name in found if tier not in tiers_of(ROOT / name)] == []
 

@@ -10,8 +10,8 @@ import pytest
 from tests.batch.capture.test_complete_through import FILES, captured
 from tests.infra.conftest import free_port
 from tests.tables.declared import written
-from twofold.cli.sql_functions import define_functions
-from twofold.cli.sql_query import Analyst
+from twofold.features.analysts.sql_functions import define_functions
+from twofold.features.analysts.sql_query import Analyst
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import load
