@@ -9,11 +9,11 @@ import pytest
 
 from tests.outputs.followed_table import FollowedTable, hour
 from tests.outputs.killed_steps import killed_after
-from tests.outputs.moved_outputs import WRITES, indexed
 from tests.outputs.targets.target_contract import Kind, TargetContract
 from twofold import to_search
 from twofold.features.search import search_index
 from twofold.features.search.search_index import SearchIndex
+from twofold.features.search.tests.moved_index import WRITES, indexed
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain
 from twofold.infra.project.settings import Settings
