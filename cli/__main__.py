@@ -24,7 +24,6 @@ from twofold.cli.commands import (
     rebuild_commands,
     recover_command,
     run_commands,
-    session_commands,
     topic_commands,
 )
 from twofold.cli.console import INTERRUPTED, READER_GONE, OutputMode, err, print_error
@@ -47,10 +46,6 @@ _OF_CORE: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Look at the data": (
         inspect_commands.tables,
         inspect_commands.show,
-        inspect_commands.sql,
-        session_commands.spark,
-        session_commands.notebook,
-        session_commands.mcp,
         as_of_command.as_of,
         explain_commands.why,
         explain_commands.late,
@@ -80,12 +75,18 @@ _OF_CORE: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Write a declaration": (new_project.init, author.check, author.try_, scaffold.app),
 }
 
+
+def _brought(place: str) -> list[Callable[..., None] | typer.Typer]:
+    """Loads what features add at the end of a panel, or after a command."""
+    return [resolve_name(name) for feature in features() for name in feature.commands.get(place, ())]
+
+
 _ALL = {
-    panel: (*own, *(resolve_name(name) for feature in features() for name in feature.commands.get(panel, ())))
-    for panel, own in _OF_CORE.items()
+    panel: [*(each for own in ours for each in (own, *_brought(getattr(own, "__name__", "")))), *_brought(panel)]
+    for panel, ours in _OF_CORE.items()
 }
-for _name in (name for feature in features() for name in feature.commands.get("new", ())):
-    scaffold.app.command()(resolve_name(_name))
+for _command in _brought("new"):
+    scaffold.app.command()(_command)
 COMMANDS: dict[str, list[Callable[..., None]]] = {
     panel: [command for command in commands if not isinstance(command, typer.Typer)] for panel, commands in _ALL.items()
 }

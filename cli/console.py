@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -91,6 +92,16 @@ def print_fault(fault: TwofoldError, outcome: str = "") -> None:
     out.print(f"[bold red]✗[/] {escape(f'{fault.message} {outcome}'.rstrip())}", soft_wrap=True)
     if fault.hint:
         out.print(f"  [bold]Hint:[/] {escape(fault.hint)}", soft_wrap=True)
+
+
+def result_cell(value: object) -> str:
+    """Formats a value of a result exactly, without rounding."""
+    if value is None:
+        return "[dim]null[/]"
+    if isinstance(value, datetime):
+        text = (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M:%S.%f")
+        return text.rstrip("0").rstrip(".")
+    return escape(harmless(str(value), keep=""))
 
 
 def make_table(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from pkgutil import resolve_name
 
 from rich.markup import escape
 
@@ -20,6 +21,7 @@ from twofold.infra.process.service import Wait, jars_of, ports_of
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project import jars
 from twofold.infra.project.chosen_domains import choose_domains, driver_name
+from twofold.infra.project.feature import features
 from twofold.infra.project.home_format import keep_format, version
 from twofold.infra.project.settings import Settings, ports_file
 from twofold.tables.declare.records.cover import find_cover
@@ -80,7 +82,7 @@ def start_platform(
             if before and name in before:
                 before[name](settings, registry)
             _show(each, begun)
-        _write_views(settings, registry)
+        write_derived(settings, registry)
     return settings, registry
 
 
@@ -186,8 +188,8 @@ def _ensure_topics(settings: Settings, registry: Registry) -> None:
     describe_ledgers(Lake(settings))
 
 
-def _write_views(settings: Settings, registry: Registry) -> None:
-    from twofold.analysts.analytics_file import write_analytics
-
-    with step("Views for analysts"):
-        write_analytics(settings, registry)
+def write_derived(settings: Settings, registry: Registry, *, quietly: bool = False) -> None:
+    """Makes again what features derive from all tables: they, or their code, have changed."""
+    for what, name in (each for feature in features() for each in feature.derived.items()):
+        with nullcontext() if quietly else step(what):
+            resolve_name(name)(settings, registry)

@@ -9,7 +9,7 @@ from tests import ROOT
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "core": ("infra", "quality", "tables", "streaming", "batch", "status", "dags", "testing", "cli"),
-    "features": ("features", "analysts"),
+    "features": ("features",),
     "packages": tuple(f"packages/{path.name}" for path in sorted((ROOT / "packages").glob("twofold_*"))),
     "demo": ("demo",),
 }

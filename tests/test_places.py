@@ -93,20 +93,19 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 14_500,
+    "infra": 13_150,
     "quality": 1_550,
-    "tables": 8_650,
+    "tables": 8_100,
     "streaming": 3_600,
-    "batch": 8_150,
-    "status": 2_550,
-    "analysts": 650,
+    "batch": 7_250,
+    "status": 2_350,
     "dags": 2_400,
     "testing": 750,
-    "cli": 5_300,
-    "features": 6_800,
-    "demo": 5_500,
+    "cli": 4_200,
+    "features": 13_950,
     "packages/twofold_algebra": 4_700,
     "packages/twofold_archive": 2_000,
+    "demo": 5_500,
 }
 """All lines of Python, rounded up; a higher limit is a decision, which says what the lines are for."""
 

@@ -15,7 +15,7 @@ NOT_SQL = {
     "batch/ledgers/corrected_rows.py": "a command of a shell",
     "features/persons/certificate.py": "a command of a shell",
     "features/capture/operate/capture_scaffold.py": "Python",
-    "cli/commands/session_commands.py": "Python",
+    "features/analysts/session_commands.py": "Python",
     "cli/run_view.py": "a command of a shell",
     "cli/writing/scaffold.py": "Python",
     "dags/dag_docs.py": "Markdown",
@@ -30,7 +30,7 @@ NOT_SQL = {
 READS_SQL = {
     "twofold_algebra/sql/names.py": "the names in a path, and the words of a condition",
     "twofold_algebra/sql/impure_functions.py": "the calls of a condition, and what else its row does not decide",
-    "cli/sql_query.py": "whether a statement begins with EXPLAIN, which DuckDB does not parse further",
+    "features/analysts/sql_query.py": "whether a statement begins with EXPLAIN, which DuckDB does not parse further",
 }
 """File -> what its regular expressions read of SQL."""
 READS_OTHER_TEXT = {

@@ -41,7 +41,7 @@ def copied(place: Path) -> None:
 
 
 @pytest.mark.platform
-@pytest.mark.parametrize("feature", ["search", "page", "work_queue"])
+@pytest.mark.parametrize("feature", ["analysts", "search", "page", "work_queue"])
 def test_without_a_feature_all_else_is_loaded(tmp_path: Path, feature: str) -> None:
     copied(tmp_path)
     shutil.rmtree(tmp_path / "features" / feature)
@@ -58,6 +58,6 @@ def test_without_a_feature_all_else_is_loaded(tmp_path: Path, feature: str) -> N
     place, count, commands, words = ran.stdout.splitlines()
     assert place.startswith(str(tmp_path))
     assert int(count) > 400
-    own = {"search": "search", "page": "page", "work_queue": "work"}
+    own = {"analysts": "sql", "search": "search", "page": "page", "work_queue": "work"}
     assert {name: name in commands.split() for name in own.values()} == {own[k]: k != feature for k in own}
     assert ("to_search" in words.split()) == (feature != "search")

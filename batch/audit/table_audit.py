@@ -149,7 +149,7 @@ def audit(
     with opened(settings, "audit", domains) as platform:
         topics = audit_topics(platform, chosen)
         audited = audit_tables(platform, chosen, turn) + [_skipped(name, turn, why) for name, why in faults.items()]
-        others = [found for compare in _others() for found in compare(platform, chosen, turn)]
+        others = [comparison for compare in _others() for comparison in compare(platform, chosen, turn)]
         compared = [compare_with_log(platform, topic, Log(platform, [topic.full_name]), span) for topic, span in spans]
         return AuditReport(tables=audited, topics=topics, comparisons=others, logs=compared)
 

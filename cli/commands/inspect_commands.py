@@ -1,38 +1,32 @@
-"""Commands that show data: declarations, one table, SQL."""
+"""Commands that show what there is: all declarations, and one table."""
 
 from __future__ import annotations
 
-import csv
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from twofold.cli.console import Json, make_table, out, print_json
+from twofold.cli.console import Json, make_table, out, print_json, result_cell
 from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
-from twofold.infra.text.printable import NOTHING, harmless, shown, shown_age, shown_duration
+from twofold.infra.text.printable import NOTHING, shown, shown_age, shown_duration
 from twofold_algebra.sql.names import DUCKDB
 
 if TYPE_CHECKING:
     from twofold.batch.ledgers.audit_history import LastAudit
-    from twofold.cli.sql_query import Analyst
     from twofold.infra.delta.lake import Lake
     from twofold.tables.declare.registry import Registry
     from twofold.tables.declare.table import Table
     from twofold.tables.declare.topic import Topic
 
-MOST_ROWS = 100
 WIDE = 110
 SAMPLES = 2
 COMMITS = 5
-WRITTEN_AT_ONCE = 65_536
 
 
 def tables(
@@ -95,107 +89,6 @@ def show(
         print_json(page)
         return
     _print_page(page)
-
-
-def sql(
-    query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="The SQL; without it a prompt opens.")] = None,
-    as_json: Json = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a header.")] = False,
-    file: Annotated[list[Path] | None, typer.Option(help="A file that may be read, too: FROM 'FILE'.")] = None,
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write the result to FILE.parquet, .csv or .arrow, with what it was made of."
-        ),
-    ] = None,
-) -> None:
-    """Query the Delta tables with DuckDB: FROM flights.delays_by_hour, or the bare name if it is unique.
-
-    It is read-only and reads no other file. Times are UTC. Without QUERY it opens a prompt, or reads the query from a
-    pipe. A file says the query, the time, and each table with its version and the fingerprint of its code.
-    """
-    if as_json and as_csv:
-        raise BadArgument("--json and --csv exclude each other.")
-    if to is not None:
-        from twofold.analysts.result_file import require_format
-
-        require_format(to)
-    from twofold.cli.sql_functions import define_functions
-    from twofold.cli.sql_query import Analyst
-    from twofold.infra.delta.lake import Lake
-    from twofold.tables.declare.registry import load
-
-    settings = Settings.from_environment()
-    if query is None and not sys.stdin.isatty():
-        query = sys.stdin.read()
-    lake = Lake(settings)
-    analyst = Analyst(lake, files=file or (), pinned=to is not None)
-    define_functions(analyst, lake, load)
-    if to is not None:
-        with analyst.interruptible():
-            _write_file(analyst, lake, query or "", to, as_json)
-        return
-    if query is None:
-        from twofold.cli.sql_shell import talk
-
-        talk(analyst, settings.home / "sql_history", lambda statement: _print_result(analyst, statement))
-        return
-    with analyst.interruptible():
-        if as_json or as_csv:
-            _write_result(analyst, query, as_csv)
-        else:
-            _print_result(analyst, query)
-
-
-def _write_file(analyst: Analyst, lake: Lake, query: str, to: Path, as_json: bool) -> None:
-    from twofold.analysts.result_file import provenance, write_result
-
-    rows = analyst.run(query).to_arrow_reader(WRITTEN_AT_ONCE)
-    facts = provenance(lake, query, analyst.read_by(query))
-    count = write_result(rows, to, facts)
-    if as_json:
-        print_json({"file": str(to), "rows": count, **facts})
-    else:
-        out.print(f"Written to {escape(str(to))}: {count:,} row{'' if count == 1 else 's'}.", soft_wrap=True)
-
-
-def _write_result(analyst: Analyst, query: str, as_csv: bool) -> None:
-    from twofold.analysts.result_file import csv_value
-
-    result = analyst.run(query)
-    columns = [column[0] for column in result.description or ()]
-    if as_csv:
-        clean = harmless if sys.stdout.isatty() else str  # a file gets the very bytes
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(map(clean, columns))
-        while batch := result.fetchmany(10_000):
-            writer.writerows([csv_value(value, clean) for value in row] for row in batch)
-    else:
-        print_json([dict(zip(columns, row, strict=True)) for row in result.fetchall()])
-
-
-def _print_result(analyst: Analyst, query: str) -> None:
-    result = analyst.run(query)
-    columns = [column[0] for column in result.description or ()]
-    fetched = result.fetchmany(MOST_ROWS + 1)
-    rows = fetched[:MOST_ROWS]
-    cells = [[_cell(value) for value in row] for row in rows]
-    right = [c for n, c in enumerate(columns) if any(isinstance(row[n], int | float) for row in rows)]
-    out.print(make_table(None, [escape(c) for c in columns], cells, right=right, whole=columns))
-    if len(fetched) > MOST_ROWS:
-        out.print(f"[dim]The first {MOST_ROWS} rows; --csv and --json print all.[/]")
-    else:
-        out.print(f"[dim]{len(rows)} row{'' if len(rows) == 1 else 's'}[/]")
-
-
-def _cell(value: object) -> str:
-    """Formats a value of a result exactly, without rounding."""
-    if value is None:
-        return "[dim]null[/]"
-    if isinstance(value, datetime):
-        text = (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M:%S.%f")
-        return text.rstrip("0").rstrip(".")
-    return escape(harmless(str(value), keep=""))
 
 
 def _print_lines(title: str, what: str, facts: list[str], lines: Sequence[Mapping[str, object]]) -> None:
@@ -303,12 +196,18 @@ def _commits(lake: Lake, name: str) -> list[dict[str, object]]:
 
 
 def _newest(lake: Lake, name: str, event_time: str | None) -> list[dict[str, object]]:
-    from twofold.cli.sql_query import Analyst
+    """Reads the last rows by event time, or any; of a topic's events only records, without heartbeats."""
+    import pyarrow as pa
 
+    from twofold.infra.duckdb_session import query
+
+    table = lake.open(name)
+    is_of_events = "_late_by_ms" in [field.name for field in table.schema().fields]
+    scanned = table.scan(predicate="_offset IS NOT NULL" if is_of_events else None)
     order = f"ORDER BY {DUCKDB.name(event_time)} DESC" if event_time else ""
-    result = Analyst(lake, only=[name]).run(f"FROM {DUCKDB.name(*name.split('.'))} {order} LIMIT {SAMPLES}")
-    columns = [column[0] for column in result.description or ()]
-    return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
+    rows = pa.RecordBatchReader.from_stream(scanned)
+    newest: list[dict[str, object]] = query(f"FROM rows {order} LIMIT {SAMPLES}", rows=rows).to_pylist()
+    return newest
 
 
 def _described(audit: LastAudit) -> str:
@@ -336,7 +235,7 @@ def _print_page(page: Page) -> None:
     for fact, value in facts.items():
         out.print(f"  [dim]{fact:<{width}}[/]  {escape(_listed(value))}")
     out.print()
-    samples = [{name: _cell(value) for name, value in row.items()} for row in page.newest]
+    samples = [{name: result_cell(value) for name, value in row.items()} for row in page.newest]
     heads = ["column", "type", *(["newest row"] + ["the one before"] * (len(samples) - 1) if samples else [])]
     lines = [(c["name"], c["type"], *(sample.get(c["name"], "") for sample in samples)) for c in page.columns]
     out.print(make_table("Columns", heads, lines))

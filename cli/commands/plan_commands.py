@@ -93,9 +93,8 @@ def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False)
     If streams have changed its rows since, they are restarted first, and the plan is made again. The number of rows in
     which it differs from PLAN is printed; if that is large, you are asked. The views for analysts are made again, too.
     """
-    from twofold.analysts.analytics_file import write_analytics
     from twofold.batch.plan.plan import Plans
-    from twofold.cli.platform_start import restart_streams
+    from twofold.cli.platform_start import restart_streams, write_derived
     from twofold.tables.declare.registry import running
 
     settings = Settings.from_environment()
@@ -110,7 +109,7 @@ def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False)
     # A plan of code names its domains, even if no row changes.
     domains = kept.command[1:] if kept.command[0] == "plan" else changed_domains(kept)
     restart_streams(settings, domains, quietly=as_json)
-    write_analytics(settings, running(settings))
+    write_derived(settings, running(settings), quietly=as_json)
     _print(kept, outcomes, as_json)
 
 

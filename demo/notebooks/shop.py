@@ -20,7 +20,7 @@ def _():
     import altair as alt
     import marimo as mo
 
-    from twofold.analysts.analytics_file import open_analytics
+    from twofold.features.analysts.analytics_file import open_analytics
 
     analytics = open_analytics()
     return alt, analytics, mo

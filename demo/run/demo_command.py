@@ -190,9 +190,9 @@ def _stream(
 
 def _copied(settings: Settings, domain: str) -> Callable[[], bool]:
     """Returns a function that checks whether each captured table has the rows of the database itself."""
-    from twofold.cli.sql_query import Analyst
     from twofold.demo.run.followers import not_forgotten
     from twofold.demo.traffic.sources import DATABASES
+    from twofold.features.analysts.sql_query import Analyst
     from twofold.infra.delta.lake import Lake
 
     database, analyst = DATABASES.get(domain), Analyst(Lake(settings))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from twofold.batch.ledgers.run_ledgers import Ledgers
 from twofold.batch.ledgers.run_result import Audited, run_name
-from twofold.cli.sql_query import Analyst
 from twofold.demo.run.followers import Followed, not_forgotten
 from twofold.demo.traffic import ack_journal
 from twofold.demo.traffic.expected import expected_tables
 from twofold.demo.traffic.sources import source_of
 from twofold.demo.traffic.table_diff import compare
+from twofold.features.analysts.sql_query import Analyst
 from twofold.features.outputs.copy_comparison import compare_copy
 from twofold.features.outputs.open_target import open_target
 from twofold.infra.delta.lake import QUARANTINE, Lake

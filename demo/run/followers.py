@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from twofold.cli.sql_query import Analyst
 from twofold.demo.traffic.sources import FOLLOWED
+from twofold.features.analysts.sql_query import Analyst
 from twofold.features.outputs.next_step import next_step
 from twofold.features.outputs.revealed_places import Place
 from twofold.features.outputs.targets.webhook_output import to_webhook

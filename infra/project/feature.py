@@ -18,7 +18,8 @@ class Feature:
 
     Attributes:
         words: what declarations import of it by `from twofold import ...`.
-        commands: panel of the help, or the group `new` -> functions of commands, in their order, or groups of such.
+        commands: panel of the help, command of the core that they follow, or the group `new` -> functions of commands,
+            in their order, or groups of such.
         services: what `up` starts for it, in the order in which it waits for them.
         ledgers: Delta table that the platform writes -> its schema.
         audits: functions of platform, tables and turn that compare these with what other systems have of them.
@@ -26,6 +27,8 @@ class Feature:
         symptoms: kinds of them, found in a snapshot.
         cover: the class of what covers values of records, where this feature does.
         checks: part of the platform -> a function of settings and declarations, which raises what is wrong with it.
+        derived: what the feature makes of all declared tables -> a function of settings and declarations that makes it
+            again; `up` calls it when all else is ready, `apply` when the code of tables has been replaced.
     """
 
     words: Mapping[str, str] = field(default_factory=dict)
@@ -37,6 +40,7 @@ class Feature:
     symptoms: Sequence[str] = ()
     cover: str = ""
     checks: Mapping[str, str] = field(default_factory=dict)
+    derived: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache

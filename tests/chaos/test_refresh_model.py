@@ -77,6 +77,7 @@ from twofold.batch.rewrite import backfill
 from twofold.batch.rewrite.backfill import recompute
 from twofold.features.outputs.tests.followed_webhook import lake_with
 from twofold.features.outputs.tests.moved_outputs import MovedOutput, as_json
+from twofold.features.search.tests.moved_index import moved_index
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.delta.trim import Trim
@@ -159,7 +160,7 @@ class Refreshes(RuleBasedStateMachine):
         destined = lake_with(self.lake, {"hook": f"http://127.0.0.1:9 {secret()}"})
         self.outputs = [
             MovedOutput(destined, WINDOWS, to_webhook("hook", begin="all")),
-            MovedOutput(destined, TOTALS, to_search(text=["name"]), page=8),
+            moved_index(destined, TOTALS, to_search(text=["name"]), page=8),
         ]
         self.log, self.model = SmallLog(self.lake, LOOSE, {0: []}), Model()
         Ledgers(self.lake).ensure()

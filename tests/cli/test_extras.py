@@ -26,8 +26,9 @@ OF_AIRFLOW = {"cryptography"}
 CORE = """
 import json
 import numpy
-import twofold.analysts.table_views, twofold.batch.plan.code_plan, twofold.batch.quality_check, twofold.batch.reconcile
-import twofold.quality.gate, twofold.streaming.driver, twofold.testing, twofold.tables.refresh.open_platform
+import twofold.batch.plan.code_plan, twofold.batch.quality_check, twofold.batch.reconcile, twofold.quality.gate
+import twofold.streaming.driver, twofold.testing, twofold.tables.refresh.open_platform
+import twofold.features.analysts.table_views
 from twofold.cli.__main__ import main
 from twofold.infra.encodings.json.json_names import count_names
 
@@ -48,9 +49,8 @@ NEEDING = {
     "protobuf": 'TOPIC = Topic(encoding="protobuf", subject="pushed", event_time="at", message_key="id")',
     "capture": 'TOPIC = changes_of("public.stored", columns={"id": "string"}, primary_key=["id"])',
     "persons": 'TOPIC = Topic(schema={"id": "string", "mail": personal("id")}, event_time="at", message_key="id")',
-    "search": "@table(outputs=[to_search(text=['shop'])])\ndef search(orders):\n    return orders",
 }
-"""A declaration for each extra that one can need."""
+"""A declaration for each extra that one can need; for searches: `features/search/tests`."""
 
 
 def run(program: str, folder: Path, without: set[str]) -> subprocess.CompletedProcess[str]:
@@ -89,7 +89,7 @@ def test_the_platform_runs_without_the_packages_of_other_extras(tmp_path: Path) 
 
 def test_a_declaration_that_needs_an_extra_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
     folder, _ = write_project(tmp_path / "mine")
-    imports = "from twofold import Topic, changes_of, personal, table, to_search"
+    imports = "from twofold import Topic, changes_of, personal"
     files = {f"tables/cafe/{n}.py": f'"""Of {n}."""\n{imports}\n\n{text}\n' for n, text in NEEDING.items()}
     files["schemas/sent/1.avsc"] = '{"type": "record", "name": "sent", "fields": [{"name": "id", "type": "string"}]}'
     files["schemas/pushed/1.proto"] = 'syntax = "proto3"; message Pushed { string id = 1; }'

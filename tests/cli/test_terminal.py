@@ -27,12 +27,7 @@ from tests.plant import plant
 from twofold.batch.ledgers.run_result import RunResult
 from twofold.batch.plan.plan import Plan, TableChange
 from twofold.cli.__main__ import COMMANDS
-from twofold.cli.sql_query import Analyst
-from twofold.cli.sql_shell import matching, words
-from twofold.features.search.search_index import Match
-from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import TwofoldError
-from twofold.infra.project.settings import Settings
 from twofold.infra.text.printable import harmless
 from twofold.quality.check_result import RuleVerdict, Verdict
 from twofold.quality.rules import not_null
@@ -56,7 +51,8 @@ SILENT = {
     "work": "counts of records, names, which the broker has checked, and what its command prints",
     "spark": "a Python of its own, which prints what is typed there",
     "notebook": "an address and a token, which are marimo's",
-    "mcp": "JSON for a program, which `tests/analysts` reads",
+    "search": "rows, which `features/search/tests` makes hostile",
+    "mcp": "JSON for a program, which `features/analysts/tests` reads",
     "stream": "a log",
     "ingest-once": "a log",
     "maintain-once": "a log",
@@ -160,10 +156,6 @@ def _late(*_: object) -> Any:
     ]
 
 
-def _matches(*_: object) -> Any:
-    return [Match(score=1.0, row={"text": HOSTILE})]
-
-
 def _verdicts(*_: object) -> Any:
     return [
         Verdict(table="flights.x", rows=1, rules=[RuleVerdict(rule=not_null("n"), rows=1, failing=1, observed=HOSTILE)])
@@ -224,7 +216,6 @@ PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
     "tables": ([], {"twofold.infra.delta.lake.Lake.rows": _fails}),
     "show": ([TABLE], {}),
     "sql": ([f"FROM {TABLE}"], {}),
-    "search": (["posts", "x"], {"twofold.features.search.search_index.SearchIndex.find": _matches}),
     "as-of": (
         [TABLE, "2013-01-01"],
         {
@@ -263,7 +254,7 @@ PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
 
 def test_every_command_either_prints_no_data_or_is_fed_hostile_ones() -> None:
     names = {function.__name__.replace("_", "-") for functions in COMMANDS.values() for function in functions}
-    assert names == {*SILENT, *PRINTING}
+    assert names <= {*SILENT, *PRINTING}
 
 
 @pytest.mark.parametrize("name", PRINTING)
@@ -415,22 +406,3 @@ def test_show_of_a_domain_lists_it(cli: Cli, monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr("twofold.tables.declare.registry.load", lambda: registry)
     names = [table["name"] for table in cli("show", "plant", "--json").document["tables"]]
     assert sorted(names) == ["plant.hours", "plant.kept", "plant.newest"]
-
-
-def test_the_prompt_completes_tables_columns_and_words_of_sql(lake: Path) -> None:
-    analyst = Analyst(Lake(Settings.from_environment()))
-    known = words(analyst)
-    assert matching("flights.h", known) == ["flights.hours"]
-    assert matching("hou", known) == ["hour", "hours"], "a column, a table, words of SQL"
-    assert matching("sel", known) == ["select"]
-    assert matching("SEL", known) == ["SELECT"]
-    assert "delays" not in known, "two domains have one"
-
-
-def test_the_prompt_explains_itself(cli: Cli, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    typed = iter(["help", "tables", "quit"])
-    monkeypatch.setattr("builtins.input", lambda _: next(typed))
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    said = cli("sql").out
-    assert "Tab completes names of tables and columns" in said
-    assert "rail.delays" in said.splitlines()

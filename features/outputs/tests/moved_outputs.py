@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -19,8 +18,6 @@ from twofold.features.outputs.targets import webhook_queue
 from twofold.features.outputs.targets.revealed_bodies import revealed_bodies
 from twofold.features.outputs.targets.webhook_queue import WebhookQueue
 from twofold.features.outputs.tests.killed_steps import killed_after
-from twofold.features.search import search_index
-from twofold.features.search.search_index import SearchIndex
 from twofold.infra.delta.history import History
 from twofold.infra.delta.lake import Lake
 from twofold.tables.declare.output import Output
@@ -29,17 +26,13 @@ from twofold.tables.output_view import KEY
 from twofold.tables.refresh.json_values import to_plain_json
 
 WRITES: list[tuple[Any, str]] = [
-    (search_index, "write_atomically"),
-    (SearchIndex, "_change"),
-    (SearchIndex, "_document"),
-    (shutil, "rmtree"),
     (webhook_queue, "_position"),
     (webhook_queue, "_body"),
     (WebhookQueue, "accept"),
     (StateFile, "note_position"),
     (History, "note"),
 ]
-"""What an output calls before each of its writes, and after the last."""
+"""What a webhook calls before each of its writes, and after the last."""
 Row = Mapping[str, Any]
 
 
@@ -52,6 +45,7 @@ class MovedOutput:
         page: the most rows of its step if it can be read; one that cannot has no other way than by commits.
         writes: what it calls before each of its writes, and after the last.
         arrived: id and change of each request that the receiver has got.
+        shows: the rows of its copy.
     """
 
     lake: Lake
@@ -60,6 +54,7 @@ class MovedOutput:
     page: int = 3
     writes: Sequence[tuple[Any, str]] = tuple(WRITES)
     arrived: list[tuple[str, Row]] = field(default_factory=list)
+    shows: Callable[[MovedOutput], list[Row]] = lambda moved: called(moved)
 
     def __post_init__(self) -> None:
         self.start()
@@ -116,14 +111,7 @@ class MovedOutput:
 
     def rows(self) -> list[str]:
         """The rows that the copy shows, each as JSON."""
-        return as_json(indexed(self) if self.output.is_read else called(self))
-
-
-def indexed(moved: MovedOutput) -> list[Row]:
-    """The rows of an index."""
-    index = moved.target
-    assert isinstance(index, SearchIndex)
-    return without_key(index._stored())
+        return as_json(self.shows(self))
 
 
 def called(moved: MovedOutput) -> list[Row]:

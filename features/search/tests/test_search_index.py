@@ -12,10 +12,10 @@ from twofold.features.outputs import next_step as reading
 from twofold.features.outputs.revealed_places import Place
 from twofold.features.outputs.tests.followed_table import FollowedTable, hour
 from twofold.features.outputs.tests.killed_steps import killed_after
-from twofold.features.outputs.tests.moved_outputs import WRITES, indexed
 from twofold.features.outputs.tests.targets.target_contract import Kind, TargetContract
 from twofold.features.search import search_index
 from twofold.features.search.search_index import SearchIndex
+from twofold.features.search.tests.moved_index import WRITES, indexed
 from twofold.infra.delta.lake import Lake
 from twofold.infra.errors import BadArgument, SchemaMismatch, TryAgain
 from twofold.infra.project.settings import Settings

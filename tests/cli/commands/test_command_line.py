@@ -8,6 +8,7 @@ from tests.cli.conftest import Cli
 from tests.support.loaded_modules import loading_none_of
 from twofold.cli.__main__ import COMMANDS
 from twofold.infra.errors import BrokerUnreachable
+from twofold.infra.project.feature import features
 
 NAMES = [function.__name__.replace("_", "-") for functions in COMMANDS.values() for function in functions]
 
@@ -17,6 +18,15 @@ def test_help_lists_every_command_with_a_sentence(cli: Cli) -> None:
     assert ran.code == 0
     for name in [*NAMES, "new"]:
         assert f"│ {name} " in ran.out
+
+
+def test_a_command_of_a_feature_is_in_its_panel_or_follows_another() -> None:
+    listed = [getattr(function, "__name__", "") for functions in COMMANDS.values() for function in functions]
+    places = {place for feature in features() for place in feature.commands}
+    assert places <= {*COMMANDS, *listed}
+    own = next(functions for panel, functions in COMMANDS.items() if panel == "Look at the data")
+    names = [function.__name__ for function in own]
+    assert names[names.index("show") : names.index("mcp") + 2] == ["show", "sql", "spark", "notebook", "mcp", "as_of"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -48,10 +48,10 @@ def test_apply_at_a_busy_table_restarts_its_streams_and_plans_again(
     monkeypatch.setattr(code_plan, "plan_code", lambda *_, **__: made)
     monkeypatch.setattr(plan_difference, "other_rows", lambda *_: {"plant.hours": 1})
     monkeypatch.setattr(plan_difference, "differs_little", lambda *_: is_little)
-    monkeypatch.setattr("twofold.analysts.analytics_file.write_analytics", lambda *_: did.append("views"))
+    monkeypatch.setattr(platform_start, "write_derived", lambda *_, **__: did.append("derived"))
     if is_little:
         plan_commands.apply(approved.id)
-        assert did == [approved.id, "restarted", made.id, "restarted", "views"]
+        assert did == [approved.id, "restarted", made.id, "restarted", "derived"]
         assert Plans(settings).find(approved.id).discarded_at is not None
     else:
         with pytest.raises(PlanVoid, match=r"definition-2-bb differs from the approved definition-1-aa in 1 rows"):

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from twofold.cli.sql_query import Analyst
 from twofold.demo.run.demo_report import TableAccount, TopicAccount, account_of_topic, record_proofs
 from twofold.demo.traffic.ack_journal import AckJournal, Row, directory
+from twofold.features.analysts.sql_query import Analyst
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.topic_admin import PartitionOffsets
 from twofold.infra.project.settings import Settings

@@ -33,6 +33,7 @@ from twofold.features.outputs.tests.revealed_table import RevealedTable, mail_of
 from twofold.features.persons.keys.ended_keys import EndedKeys
 from twofold.features.persons.keys.key_store import Person
 from twofold.features.search.search_index import SearchIndex
+from twofold.features.search.tests.moved_index import moved_index
 from twofold.infra.delta.delta_writer import Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.trim import Trim
@@ -59,11 +60,8 @@ class Forgetting(RuleBasedStateMachine):
         self.people.with_keys(lambda store: store.keys_of([Person("customer", name) for name in PERSONS]))
         self.back_up()
         self.outputs = [
-            MovedOutput(self.lake, self.people.table, output)
-            for output in (
-                to_search(text=["mail", "note"], reveal=["mail"]),
-                to_webhook("hook", begin="all", reveal=["mail"]),
-            )
+            moved_index(self.lake, self.people.table, to_search(text=["mail", "note"], reveal=["mail"])),
+            MovedOutput(self.lake, self.people.table, to_webhook("hook", begin="all", reveal=["mail"])),
         ]
         self.forgotten: set[str] = set()
         self.mails: dict[str, str] = {}

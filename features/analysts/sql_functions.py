@@ -14,7 +14,7 @@ from twofold.infra.errors import BadSetting, CaptureFailed, ConnectUnreachable, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from twofold.cli.sql_query import Analyst
+    from twofold.features.analysts.sql_query import Analyst
     from twofold.infra.delta.lake import Lake
     from twofold.infra.project.settings import Settings
     from twofold.tables.declare.records.cover import Reader

@@ -80,7 +80,7 @@ def mcp() -> None:
 
     It has tools for the dictionary of tables, queries, the history of a row, late records, and planned rewrites.
     """
-    from twofold.analysts.mcp_server import serve
+    from twofold.features.analysts.mcp_server import serve
 
     serve(Settings.from_environment())
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from twofold.analysts.analytics_file import folders_of, open_analytics
-from twofold.analysts.table_views import confine, require_views
+from twofold.features.analysts.analytics_file import folders_of, open_analytics
+from twofold.features.analysts.table_views import confine, require_views
 from twofold.infra.errors import BadArgument
 from twofold.infra.process.twofold_command import run_command
 from twofold.infra.project.settings import Settings

@@ -17,7 +17,7 @@ from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
 from tests import ROOT
-from twofold.analysts.analytics_file import write_analytics
+from twofold.features.analysts.analytics_file import write_analytics
 from twofold.infra.delta.lake import Lake
 from twofold.infra.java import java
 from twofold.infra.project import jars

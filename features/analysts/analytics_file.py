@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twofold.analysts.table_views import connect, create_bare_views, create_view
+from twofold.features.analysts.table_views import connect, create_bare_views, create_view
 from twofold.infra import COMMAND
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.errors import BadArgument

@@ -21,7 +21,7 @@ import pytest
 from tests import ROOT
 from tests.batch.late_departure import TEN, late_departure_world
 from tests.servers import wait_until
-from twofold.analysts.analytics_file import open_analytics, write_analytics
+from twofold.features.analysts.analytics_file import open_analytics, write_analytics
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load

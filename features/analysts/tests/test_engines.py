@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from tests.plant import DAYS_FILE, hour, plant, reading
-from twofold.analysts.analytics_file import write_analytics
-from twofold.analysts.table_views import connect
+from twofold.features.analysts.analytics_file import write_analytics
+from twofold.features.analysts.table_views import connect
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.table import Strategy
 from twofold.testing.worlds import World

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.cli.conftest import Cli
-from twofold.cli.commands.session_commands import create_views
+from twofold.features.analysts.session_commands import create_views
 from twofold.infra.delta.lake import Lake
 from twofold.testing.worlds import World
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from twofold.cli.console import out, print_error
-from twofold.cli.sql_query import Analyst
+from twofold.features.analysts.sql_query import Analyst
 from twofold.infra.errors import BadArgument
 
 GREETING = "DuckDB over {tables} Delta tables. End a statement with a semicolon; help explains, quit leaves."

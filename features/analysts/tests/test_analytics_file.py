@@ -16,8 +16,8 @@ from deltalake import CommitProperties, write_deltalake
 
 from tests import ROOT
 from tests.tables.declared import written
-from twofold.analysts.analytics_file import write_analytics
-from twofold.analysts.table_views import connect
+from twofold.features.analysts.analytics_file import write_analytics
+from twofold.features.analysts.table_views import connect
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.status.ledgers import describe_ledgers
@@ -255,7 +255,7 @@ def test_columns_that_come_later_are_there_for_a_file_from_before(settings: Sett
 READER = """
 import sys
 from pathlib import Path
-from twofold.analysts.table_views import connect
+from twofold.features.analysts.table_views import connect
 
 for _ in range(12):
     with connect(Path(sys.argv[1]), read_only=True) as analytics:

@@ -15,9 +15,9 @@ import pytest
 from deltalake import write_deltalake
 
 from tests import ROOT
-from twofold.analysts import mcp_server
-from twofold.analysts.analytics_file import write_analytics
-from twofold.analysts.mcp_server import make_server
+from twofold.features.analysts import mcp_server
+from twofold.features.analysts.analytics_file import write_analytics
+from twofold.features.analysts.mcp_server import make_server
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.registry import Registry, load

@@ -9,8 +9,8 @@ import pytest
 
 from tests.infra.conftest import free_port
 from tests.tables.declared import written
-from twofold.cli.sql_functions import define_functions
-from twofold.cli.sql_query import Analyst
+from twofold.features.analysts.sql_functions import define_functions
+from twofold.features.analysts.sql_query import Analyst
 from twofold.features.capture.tests.test_complete_through import FILES, captured
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings

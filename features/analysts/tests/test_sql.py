@@ -17,8 +17,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.cli.conftest import Cli, at
 from tests.tables.declared import a_table
-from twofold.analysts.analytics_file import write_analytics
-from twofold.cli.sql_query import Analyst
+from twofold.features.analysts.analytics_file import write_analytics
+from twofold.features.analysts.sql_query import Analyst
 from twofold.infra.delta.lake import Lake
 from twofold.infra.project.settings import Settings
 from twofold.streaming.query.progress import Progress, read, write

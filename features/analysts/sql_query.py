@@ -8,8 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twofold.analysts.analytics_file import attach, create_macros, folders_of
-from twofold.analysts.table_views import MORE_MEMORY, confine, connect, create_bare_views, create_view, require_views
+from twofold.features.analysts.analytics_file import attach, create_macros, folders_of
+from twofold.features.analysts.table_views import (
+    MORE_MEMORY,
+    confine,
+    connect,
+    create_bare_views,
+    create_view,
+    require_views,
+)
 from twofold.infra import COMMAND
 from twofold.infra.errors import BadArgument, TwofoldError
 
