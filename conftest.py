@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
-from tests import ROOT
+from tests import ROOT, is_test
 from tests.late_reading import late_reading
 from tests.servers import airflow_alone, broker, log, postgres, spark_server
 from twofold.infra.delta.lake import Lake
@@ -40,6 +42,14 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:Reserved
 # How long an example takes says what else the machine does.
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """A feature that is taken away takes the tests with it that name its modules, wherever they are."""
+    if collection_path.suffix != ".py" or not is_test(collection_path.relative_to(ROOT)):
+        return None
+    named = set(re.findall(r"^from twofold\.features\.(\w+)", collection_path.read_text("utf-8"), re.MULTILINE))
+    return True if any(not (ROOT / "features" / name).exists() for name in named) else None
 
 
 def pytest_collection_finish() -> None:

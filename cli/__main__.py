@@ -85,8 +85,8 @@ _ALL = {
     panel: [*(each for own in ours for each in (own, *_brought(getattr(own, "__name__", "")))), *_brought(panel)]
     for panel, ours in _OF_CORE.items()
 }
-for _command in _brought("new"):
-    scaffold.app.command()(_command)
+for _brought_one in _brought("new"):
+    scaffold.app.command()(_brought_one)
 COMMANDS: dict[str, list[Callable[..., None]]] = {
     panel: [command for command in commands if not isinstance(command, typer.Typer)] for panel, commands in _ALL.items()
 }

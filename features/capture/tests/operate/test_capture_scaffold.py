@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.postgres import Server
-from twofold.cli.platform_start import wait_for_tables
 from twofold.features.capture.operate.capture_scaffold import CapturedTable, copy_text, declared_type, write_captures
+from twofold.features.capture.operate.connect_service import wait_for_tables
 from twofold.features.capture.table_catalog import CatalogColumn, missing_tables
 from twofold.infra.errors import BadArgument
 from twofold.infra.postgres.database_connection import query
