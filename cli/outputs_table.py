@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from rich.console import RenderableType
+from typing import TYPE_CHECKING
 
 from twofold.cli.console import make_table
 from twofold.infra.text.printable import shown_duration
-from twofold.status.parts.snapshot import OutputReport
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from twofold.status.parts.snapshot import OutputReport
 
 
 def outputs_table(reports: Sequence[OutputReport]) -> RenderableType:

@@ -79,7 +79,7 @@ def platform(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("twofold.cli.services.SERVICES", services)
     monkeypatch.setattr(platform_start, "_starting", made.starting)
     monkeypatch.setattr(platform_start, "_ensure_topics", lambda *_: made.did.append("topics"))
-    monkeypatch.setattr(platform_start, "_write_views", lambda *_: made.did.append("views"))
+    monkeypatch.setattr(platform_start, "write_derived", lambda *_: made.did.append("views"))
     monkeypatch.setattr(supervisor, "start", made.start)
     return made
 
