@@ -1,4 +1,4 @@
-"""What a chore removes, and the files and folders of it that are old enough."""
+"""Describes what can be removed, and finds files and folders that are old enough."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def files_of(path: Path) -> Iterator[Path]:
 def measured(path: Path) -> tuple[int, datetime]:
     """Returns the bytes that its removal frees, and when a file of it was last written.
 
-    Of a folder without files it is when the folder itself was: a removal that was killed makes nothing young again.
+    A folder counts only if no file is in it, since a removal that was killed would make it young again.
     """
     freed, newest_s = 0, 0.0
     for file in files_of(path):

@@ -25,7 +25,7 @@ def undeclared(lake: Lake, registry: Registry, now: datetime) -> Iterator[Doomed
 def left_by_undeclared(lake: Lake, registry: Registry, now: datetime, folder: Path) -> Iterator[Doomed]:
     """Finds what outputs have left below a folder, by names that begin with those of table and output.
 
-    What may have values of persons is left to `outputs erase`, since certificates count it until then.
+    Copies that may have values of persons are left to `outputs erase`, since certificates count them until then.
     """
     if registry.faults:
         return

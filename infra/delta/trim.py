@@ -88,7 +88,7 @@ class Trimmed:
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """What a trim would do.
+    """A trim before it is made.
 
     Attributes:
         because: what keeps the rest: the name of a hold, or limits.
