@@ -159,7 +159,8 @@ class Trim:
             return Outlook(floor=self._history.floor())
         live_bytes, holds = sum(live.values()), self._history.holds()
         changes, rows = self._wanted(live_bytes)
-        floor, because = self._floor(log, changes, rows), f"{self._limits.commits:,} commits, and by age"
+        days = self._limits.history_ms // (24 * _HOUR_MS)
+        floor, because = self._floor(log, changes, rows), f"{days} days, {self._limits.commits:,} commits"
         if (changes, rows) != next_floor(list(self._seen), (), self._limits, live_bytes, _now_ms()):
             because = min(holds, key=lambda holder: holds[holder].version)
         files, commits = self._replaced(min(rows, floor.rows), min(changes, floor.changes), live, log)
