@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from twofold.batch.chores.doomed import MONTH, Doomed, old
+from twofold.batch.chores.doomed import MONTH, Doomed, measured, old
 from twofold.batch.ledgers.batch_run import record_lost_runs
 from twofold.batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions, splits
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, Ledgers
@@ -73,7 +73,7 @@ def orphans(lake: Lake, registry: Registry, now: datetime) -> Iterator[Doomed]:
     before_s = (now - _ORPHAN).timestamp()
     for name, files in _of_each(lake, lambda name: _trim(lake, name).orphans(before_s)):
         if files:
-            freed = sum(file.stat().st_size for file in files)
+            freed = sum(measured(file)[0] for file in files)
             why = f"{len(files):,} files that no log names, older than {_ORPHAN.days} days"
             yield Doomed(what=name, bytes=freed, why=why, remove=partial(_remove, files))
 

@@ -55,7 +55,7 @@ def _show(doomed: Sequence[Doomed], floors: Sequence[dict[str, Any]], *, dry_run
     if rows:
         rows.append((shown_bytes(sum(each.bytes for each in doomed)), "in all", ""))
         title = "Nothing needs these" if dry_run else "Removed"
-        out.print(make_table(title, ["size", "what", "why"], rows, right=["size"]))
+        out.print(make_table(title, ["size", "what", "why"], rows, right=["size"], whole=["what"]))
     else:
         out.print("There is nothing to remove.")
     if floors:

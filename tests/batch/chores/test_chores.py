@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from twofold.batch.ledgers.reconcile_position import ReconcilePosition
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS, SCHEMAS, Ledgers
 from twofold.batch.plan.plan import Plan, Plans
 from twofold.infra.airflow import airflow_processes
+from twofold.infra.delta.change_feed import changed_rows
 from twofold.infra.delta.delta_writer import CommitTag, Writer
 from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.trim import Limits
@@ -445,6 +447,38 @@ def test_a_chore_that_fails_stops_no_other(lake: Lake, registry: Registry, monke
     assert faults == ["fails: the disk is gone"]
     assert "_before/old" in removed
     assert NAME not in removed
+
+
+def test_a_reader_and_a_writer_get_all_while_chores_run(
+    lake: Lake, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limits keep nothing that is not held."""
+    monkeypatch.setattr(table_chores, "Limits", lambda: NOTHING)
+    written(lake, commits=1)
+    history, read = lake.history(NAME), [1]
+    history.note("reader", 1)
+    ended = threading.Event()
+
+    def clean() -> None:
+        while not ended.is_set():
+            assert faults == []
+            list(upkeep(lake, registry, NOW + timedelta(days=1), faults, dry_run=False))
+
+    faults: list[str] = []
+    cleaning = threading.Thread(target=clean)
+    cleaning.start()
+    writer = Writer(lake, NAME)
+    for number in range(2, 26):
+        rows = pa.table({"id": [1, 2], "value": [number] * 2}, schema=SCHEMA)
+        writer.upsert(rows, ["id"], CommitTag(app="test", version=number))
+        if number % 3 == 0:
+            changes = changed_rows(lake, NAME, read[-1], lake.version(NAME), ["value"])
+            read += sorted({*changes["value"].to_pylist()} - {*read})
+            history.note("reader", lake.version(NAME))
+    ended.set()
+    cleaning.join()
+    assert (faults, read) == ([], list(range(1, 25)))
+    assert [row["value"] for row in rows_of(lake)] == [25, 25]
 
 
 def test_two_at_once_remove_the_same(lake: Lake, registry: Registry) -> None:
