@@ -71,7 +71,7 @@ def plans(lake: Lake, registry: Registry, now: datetime) -> Iterator[Doomed]:
 def quality_results(lake: Lake, registry: Registry, now: datetime) -> Iterator[Doomed]:
     """Finds results of checks of tables; the newest of each stays."""
     for folder in sorted(lake.settings.home.glob("quality/results/*")):
-        newest = sorted(folder.iterdir())[-1:]
+        newest = sorted(folder.glob("*.json"))[-1:]
         why = "results of more than a month ago"
         yield from old_files(folder, now - MONTH, why, below=lake.settings.home, spared=newest)
 
