@@ -42,7 +42,7 @@ def test_a_dry_run_shows_in_80_columns_what_goes_and_what_is_kept(
     shown = cli("maintain", "--dry-run")
     assert shown.code == 0
     assert max(map(len, shown.out.splitlines())) <= 80
-    for text in ("set aside a month ago", "flights.hours", "8.0 kB", "in all", "30 days, 5,000 commits"):
+    for text in ("delays_by_hour.0123456789abcdef", "flights.hours", "8.0 kB", "in all", "30 days, 5,000 commits"):
         assert text in shown.out
     assert all(file.exists() for file in worn)
 
