@@ -17,7 +17,7 @@ from twofold.tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITIO
 from twofold.tables.declare.registry import Registry
 from twofold.tables.declare.table import Table
 from twofold.tables.declare.topic import Topic
-from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.tables.refresh.streaming_checkpoint import GONE, Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def _late(lake: Lake, table: Table, topic: Topic, standing: ReconcilePosition | 
     parts += [
         late_within_commit(lake, name, version, [*columns, topic.event_time], topic.event_time, table.watermark_ms)
         for version in dict.fromkeys(cut)
-        if version <= through
+        if GONE < version <= through
     ]
     rows = pa.concat_tables([part.select(columns) for part in parts])
     count = len(rows.group_by(columns).aggregate([]))

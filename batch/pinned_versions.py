@@ -32,7 +32,7 @@ from twofold.tables.refresh.refresh import Refresher
 from twofold.tables.refresh.rewound import next_versions, read_by_others
 from twofold.tables.refresh.scope import Scope, everything, merged, scope_of_row, scopes_of, whole
 from twofold.tables.refresh.scope_expressions import with_scope_values
-from twofold.tables.refresh.streaming_checkpoint import Checkpoint
+from twofold.tables.refresh.streaming_checkpoint import GONE, Checkpoint
 
 _PATIENCE_S = 60.0
 
@@ -294,9 +294,15 @@ class Pinned:
         """Yields rows that may be late within a commit that the stream read in parts."""
         if self.table.closes_at:
             for version in self._splits[source.full_name][before.consumed.get(splits(source.full_name), 0) :]:
-                yield late_within_commit(
-                    self.platform.lake, source.full_name, version, columns, source.event_time, self.table.watermark_ms
-                )
+                if version != GONE:
+                    yield late_within_commit(
+                        self.platform.lake,
+                        source.full_name,
+                        version,
+                        columns,
+                        source.event_time,
+                        self.table.watermark_ms,
+                    )
 
     def _with(self, touched: Touched, source: Topic | Table, rows: pa.Table, *, correct: bool = True) -> Touched:
         if not len(rows):

@@ -19,6 +19,7 @@ from twofold.cli.commands import (
     audit_commands,
     explain_commands,
     inspect_commands,
+    maintain_command,
     plan_commands,
     platform_commands,
     rebuild_commands,
@@ -41,6 +42,7 @@ _OF_CORE: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
         platform_commands.down,
         platform_commands.status,
         platform_commands.doctor,
+        maintain_command.maintain,
         topic_commands.send,
     ),
     "Look at the data": (

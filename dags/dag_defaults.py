@@ -62,6 +62,18 @@ def next_time(cron: str) -> CronTriggerTimetable:
     return CronTriggerTimetable(cron, timezone="UTC", run_immediately=timedelta())
 
 
+def task_defaults(owner: str) -> dict[str, Any]:
+    """Returns what all tasks of a DAG have."""
+    return {
+        "owner": owner,
+        "retries": 2,
+        "retry_delay": timedelta(seconds=20),
+        "retry_exponential_backoff": 2,
+        "max_retry_delay": timedelta(minutes=5),
+        "on_failure_callback": failure_callbacks(),
+    }
+
+
 def make_dag(
     domain: Domain,
     kind: str,
@@ -86,14 +98,7 @@ def make_dag(
         auto_register=False,  # Airflow loads only the globals of a file
         params=params,
         tags={"twofold", domain.name, kind, *chain.from_iterable(declared.tags for declared in tables)},
-        default_args={
-            "owner": (table and table.owner) or domain.name,
-            "retries": 2,
-            "retry_delay": timedelta(seconds=20),
-            "retry_exponential_backoff": 2,
-            "max_retry_delay": timedelta(minutes=5),
-            "on_failure_callback": failure_callbacks(),
-        },
+        default_args=task_defaults((table and table.owner) or domain.name),
     )
 
 

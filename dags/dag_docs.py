@@ -27,6 +27,7 @@ KINDS = (
     "redrive",
     "audit_topic",
     "forget",
+    "maintain",
 )
 """The kinds of DAGs, in the order in which the reference describes them."""
 

@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 from airflow.sdk import DAG
 
+from twofold.dags.maintain_dag import maintain_dag
 from twofold.dags.operators.closed_days import read_closed_days
 from twofold.dags.table_dags import make_dags
 from twofold.infra import PACKAGE, PACKAGES
+from twofold.infra.airflow.dag_names import MAINTAIN
 from twofold.infra.atomic_write import write_atomically
 from twofold.infra.errors import BadDeclaration
 from twofold.infra.project.project import project
@@ -29,7 +31,7 @@ class SoundDags(NamedTuple):
 
 
 def sound_dags(registry: Registry, settings: Settings, *, only: str | None = None) -> SoundDags:
-    """Creates the DAGs of each domain, and checks that Airflow can store them.
+    """Creates the DAGs of each domain, and that of the home, and checks that Airflow can store them.
 
     The check takes longest, so it runs once after a file has changed, not each time that Airflow parses.
 
@@ -54,6 +56,8 @@ def sound_dags(registry: Registry, settings: Settings, *, only: str | None = Non
             )
         else:
             dags += made
+    if only in (None, MAINTAIN):
+        dags.append(maintain_dag())
     sound = [domain for domain in registry.domains if domain not in faults]
     if only is None and sound != stored:
         with suppress(OSError):  # a home that is read only: it is checked again the next time

@@ -257,20 +257,22 @@ def dags() -> str:
     os.environ.setdefault("AIRFLOW_HOME", tempfile.gettempdir())  # is read at import; nothing is written there
     from twofold.dags.dag_defaults import Domain
     from twofold.dags.dag_docs import KINDS, template
+    from twofold.dags.maintain_dag import maintain_dag
     from twofold.dags.table_dags import make_dags
     from twofold.dags.topic_dags import TOPIC_DAGS
-    from twofold.infra.airflow.dag_names import FORGET
+    from twofold.infra.airflow.dag_names import FORGET, MAINTAIN
     from twofold.tables.declare.registry import load
 
     about = (
-        "Each domain has these, `forget` if topics have columns of persons. The text is what the book icon of a DAG "
-        "shows in Airflow."
+        "Each domain has these, `forget` if topics have columns of persons, and the home has `maintain`. The text is "
+        "what the book icon of a DAG shows in Airflow."
     )
     parts = [f"# DAGs\n\n{GENERATED}{about}\n"]
     registry = load()
     # Of the DAGs that each table has, the one with the most params stands for all.
     of_kind = {dag.dag_id.split(".")[1]: dag for dag in sorted(make_dags(registry, "flights"), key=_params)}
     of_kind[FORGET] = TOPIC_DAGS[FORGET](Domain(name="flights", topics=(), tables=(), registry=registry))
+    of_kind[MAINTAIN] = maintain_dag()
     for kind in KINDS:
         dag = of_kind[kind]
         words = {"command": "twofold", "domain": "<domain>", "driver": "stream-<domain>"}
@@ -279,7 +281,8 @@ def dags() -> str:
         rows = [_param(name, dag.params.get_param(name)) for name in dag.params]
         params = f"\n{table(['param', 'name', 'default', 'meaning'], rows)}\n" if rows else ""
         name = ".<table>" if dag.dag_id.count(".") > 1 else ""
-        parts.append(f"## `<domain>.{kind}{name}`\n\n{re.sub('^## ', '### ', about, flags=re.MULTILINE)}\n{params}")
+        head = kind if kind == MAINTAIN else f"<domain>.{kind}{name}"
+        parts.append(f"## `{head}`\n\n{re.sub('^## ', '### ', about, flags=re.MULTILINE)}\n{params}")
     return "\n".join(parts)
 
 

@@ -1,10 +1,15 @@
-"""Writes files atomically: readers see a whole file, also after a crash."""
+"""Writes files and removes folders atomically: readers see all of one or nothing, also after a crash."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+
+REMOVED = ".removed"
+"""How the name of a folder ends that is being removed."""
 
 
 def write_atomically(file: Path, text: str, *, lasting: bool = True) -> None:
@@ -21,6 +26,16 @@ def write_atomically(file: Path, text: str, *, lasting: bool = True) -> None:
     draft.replace(file)
     if lasting:
         _sync(file.parent)
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes a folder, if it is there, in a way that leaves no incomplete one of its name after a crash."""
+    removed = folder.with_name(f"{folder.name.removesuffix(REMOVED)}{REMOVED}")
+    if removed != folder:
+        shutil.rmtree(removed, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            folder.rename(removed)
+    shutil.rmtree(removed, ignore_errors=True)
 
 
 def settle(files: Iterable[Path]) -> None:

@@ -93,16 +93,16 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 
 MOST_LINES_OF_A_PART = {
-    "infra": 13_150,
+    "infra": 13_250,
     "quality": 1_550,
-    "tables": 8_100,
+    "tables": 8_150,
     "streaming": 3_600,
-    "batch": 7_250,
+    "batch": 7_700,
     "status": 2_350,
-    "dags": 2_400,
+    "dags": 2_450,
     "testing": 750,
-    "cli": 4_200,
-    "features": 13_950,
+    "cli": 4_300,
+    "features": 14_100,
     "packages/twofold_algebra": 4_700,
     "packages/twofold_archive": 2_000,
     "demo": 5_500,

@@ -58,6 +58,7 @@ ORDER = (
     ("streaming", "batch/audit"),
     ("streaming/rebuild", "batch/rewrite", "testing"),
     ("batch/plan",),
+    ("batch/chores",),
     ("status/parts",),
     ("status/symptoms",),
     ("status",),

@@ -240,8 +240,13 @@ class Plans:
             return self.save(replace(plan, discarded_at=datetime.now(UTC)))
 
     def remove(self, plan: Plan) -> None:
-        """Deletes a plan and its stored rows."""
+        """Deletes a plan and its stored rows; at once it is none any more."""
+        (self.folder / plan.id / "plan.json").unlink(missing_ok=True)
         shutil.rmtree(self.folder / plan.id, ignore_errors=True)
+
+    def old(self, now: datetime) -> list[Plan]:
+        """Lists the plans that can neither be published nor go on nor be taken back."""
+        return [plan for plan in self.all() if now - plan.created_at > _KEPT + LASTS and plan.state(now) != "begun"]
 
     def require_open(self, plan: Plan) -> None:
         """Refuses a plan that can no longer be published or discarded.
@@ -271,10 +276,8 @@ class Plans:
 
     def drafted(self, name: str) -> Path:
         """Creates a folder for a new plan, and removes old ones that can neither be published nor go on."""
-        now = datetime.now(UTC)
-        for plan in self.all():
-            if now - plan.created_at > _KEPT + LASTS and plan.state(now) != "begun":
-                self.remove(plan)
+        for plan in self.old(datetime.now(UTC)):
+            self.remove(plan)
         draft = self.folder / f".{name}"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from twofold.batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions
@@ -21,7 +22,8 @@ from twofold.tables.refresh.streaming_checkpoint import Checkpoint
 
 _LEDGERS = (*LEDGERS, lost_offsets.GAPS, transaction_offsets.TRANSACTIONS)
 """Ledgers that a rewrite reads or writes."""
-_LONGEST_S = 3 * 86_400  # no copy is in use for longer
+LONGEST = timedelta(days=3)
+"""No copy is in use for longer."""
 
 
 @contextmanager
@@ -57,7 +59,7 @@ def copied(
 def _remove_left(copies: Path) -> None:
     """Removes copies left by killed processes."""
     for copy in copies.glob("*"):
-        if time.time() - copy.stat().st_mtime > _LONGEST_S:
+        if time.time() - copy.stat().st_mtime > LONGEST.total_seconds():
             shutil.rmtree(copy, ignore_errors=True)
 
 

@@ -21,5 +21,10 @@ FEATURE = Feature(
     },
     audits=["twofold.features.outputs.copy_audit:audit_copies"],
     parts={"outputs": "twofold.features.outputs.follow.output_reports:output_reports"},
+    chores=[
+        "twofold.features.outputs.output_chores:undeclared",
+        "twofold.features.outputs.targets.webhook_chores:refused_bodies",
+        "twofold.features.outputs.output_chores:refused_rows",
+    ],
     symptoms=["twofold.features.outputs.output_symptoms:output_failed"],
 )

@@ -46,7 +46,7 @@ class Refused:
 
 def record_refused(lake: Lake, place: Place, version: int, refused: Sequence[Refused]) -> None:
     """Appends rows of a version that are left out of a copy from here on, each once."""
-    lake.ensure(REFUSED, SCHEMA, statistics=["table", "output", "version"])
+    lake.ensure(REFUSED, SCHEMA, statistics=["table", "output", "version", "recorded_at"])
     known: dict[str, str | int] = {"table": place.table, "output": place.output, "version": version}
     condition = " AND ".join(f"{DATAFUSION.name(name)} = {DATAFUSION.literal(value)}" for name, value in known.items())
 

@@ -197,4 +197,4 @@ def _record(lake: Lake, ref: str, state: KeyState, found: Sequence[HeldRows]) ->
         rows = [] if _recorded(lake, ref) == list(found) else [{**known, **asdict(held)} for held in found]
         return pa.Table.from_pylist(rows, SCHEMA)
 
-    Writer(lake, FORGOTTEN, keep_small=compact_without_history).append_new(f"forgotten/{ref}", new)
+    Writer(lake, FORGOTTEN, keep_small=compact_without_history).append_new("looks", new)

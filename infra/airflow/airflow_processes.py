@@ -10,6 +10,8 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,6 +23,7 @@ from twofold.infra.process.secret_files import ensure_secret
 from twofold.infra.process.supervisord import Program
 from twofold.infra.project.project import project
 from twofold.infra.project.settings import ADMIN, PREFIX, Settings
+from twofold.infra.sqlite_file import open_sqlite
 
 DAGS = PACKAGE / "dags"
 # Without --skip-serve-logs two of them would serve their logs to the world, on fixed ports.
@@ -30,7 +33,7 @@ COMPONENTS = {
     "dag-processor": [],
     "triggerer": ["--skip-serve-logs"],
 }
-MIGRATE_TIMEOUT_S = 300
+DATABASE_TIMEOUT_S = 300
 _TAIL_BYTES = 100_000
 _LOGGED = re.compile(r"\d{4}-\d{2}-\d{2}T")  # how a line of Airflow's own log begins
 DATABASE_WAIT_S = 30
@@ -54,19 +57,43 @@ def prepare(settings: Settings) -> None:
     _passwords(settings).chmod(0o600)
     if is_migrated(settings):
         return
-    command = [sys.executable, "-m", "airflow", "db", "migrate"]
+    _run(settings, "migrate")
+    _migrated(settings).write_text(version("apache-airflow"))
+
+
+def _run(settings: Settings, *arguments: str) -> None:
+    """Runs a command on Airflow's database."""
     ran = subprocess.run(
-        command,
+        [sys.executable, "-m", "airflow", "db", *arguments],
         env={**os.environ, **environment(settings)},
         cwd=project().folder,
         capture_output=True,
         text=True,
-        timeout=MIGRATE_TIMEOUT_S,
+        timeout=DATABASE_TIMEOUT_S,
         check=False,
     )
     if ran.returncode != 0:
-        raise ProcessFailed(f"Airflow cannot make its database: {(ran.stdout + ran.stderr).strip()[-1000:]}")
-    _migrated(settings).write_text(version("apache-airflow"))
+        said = (ran.stdout + ran.stderr).strip()[-1000:]
+        raise ProcessFailed(f"airflow db {arguments[0]} fails on this home's database: {said}")
+
+
+def old_rows(settings: Settings, before: datetime) -> int:
+    """Counts the runs, and the lines of the audit log, that this home's Airflow began before a moment."""
+    if not is_migrated(settings):
+        return 0
+    counted = "SELECT (SELECT count(*) FROM dag_run WHERE start_date < ?) + (SELECT count(*) FROM log WHERE dttm < ?)"
+    with closing(open_sqlite(_database(settings), wait_s=DATABASE_WAIT_S, read_only=True)) as connection:
+        [[number]] = connection.execute(counted, [f"{before:%Y-%m-%d %H:%M:%S}"] * 2).fetchall()
+    return int(number)
+
+
+def remove_old_rows(settings: Settings, before: datetime) -> None:
+    """Has Airflow remove what it knows of runs that began before a moment, but for the last run of each DAG.
+
+    Raises:
+        ProcessFailed: it cannot; the message holds its output.
+    """
+    _run(settings, "clean", "--clean-before-timestamp", before.isoformat(), "--skip-archive", "--yes")
 
 
 def programs(settings: Settings, *, dags: Path = DAGS) -> list[Program]:

@@ -8,6 +8,8 @@ OF_TABLES = ("reconcile", "repair", "rebuild", "recover", "audit", "quality")
 OF_TOPICS = ("replay", "redrive", "audit_topic")
 FORGET = "forget"
 BACKFILL = "backfill"
+MAINTAIN = "maintain"
+"""The DAG of a home, which belongs to no domain."""
 APPROVE, REASON = "approve", "because"
 """The task of a DAG that waits for a person, and the field of its form; a DAG may have a param `reason` of its own."""
 

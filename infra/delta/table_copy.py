@@ -17,7 +17,7 @@ from twofold.infra.delta.lake import Lake
 from twofold.infra.delta.logged_commit import logged_version
 
 _LAST_CHECKPOINT = "_last_checkpoint"
-_BEFORE = "_before"
+BEFORE = "_before"
 """Folder of a lake for tables as runs have changed them."""
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
 """Errors of a link to another disk, of a file system without links, and of one more than a file may have."""
@@ -73,7 +73,7 @@ def keep_before(lake: Lake, name: str, run: str, since: int) -> None:
     kept = before(lake, name, run)
     if "://" in lake.settings.lake_uri or kept is not lake:
         return
-    for folder in Path(lake.settings.lake_uri, _BEFORE).glob("*"):
+    for folder in Path(lake.settings.lake_uri, BEFORE).glob("*"):
         if time.time() - folder.stat().st_mtime > KEPT_DAYS * 24 * 3_600:
             shutil.rmtree(folder, ignore_errors=True)
     draft = _lake_of(lake, run, f"{name}.draft")
@@ -89,7 +89,7 @@ def before(lake: Lake, name: str, run: str) -> Lake:
 
 
 def _lake_of(lake: Lake, run: str, name: str) -> Lake:
-    return Lake(replace(lake.settings, lake=f"{lake.live_uri}/{_BEFORE}/{run}/{name}"))
+    return Lake(replace(lake.settings, lake=f"{lake.live_uri}/{BEFORE}/{run}/{name}"))
 
 
 def _link(source: Path, copy: Path) -> None:

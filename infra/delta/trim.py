@@ -86,6 +86,20 @@ class Trimmed:
     commits: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """A trim before it is made.
+
+    Attributes:
+        because: what keeps the rest: the name of a hold, or limits.
+        gone: what it would remove.
+    """
+
+    floor: Floor
+    because: str = ""
+    gone: Trimmed = Trimmed()
+
+
 def next_floor(
     seen: Sequence[Seen], holds: Iterable[Hold], limits: Limits, live_bytes: int, now_ms: int
 ) -> tuple[int, int]:
@@ -136,6 +150,42 @@ class Trim:
         with self._history.trimming() as is_ours:
             return self._trim() if is_ours else Trimmed()
 
+    def outlook(self) -> Outlook:
+        """Returns what `now` would remove and why no more, and changes nothing; not of an object that trims."""
+        table = self._lake.open(self._name)
+        live, log = dict(_files_of(table)), self._log_files()
+        self._read({version for version, name in log if name.endswith(".json")}, table.version())
+        if not self._seen:
+            return Outlook(floor=self._history.floor())
+        live_bytes, holds = sum(live.values()), self._history.holds()
+        changes, rows = self._wanted(live_bytes)
+        days = self._limits.history_ms // (24 * _HOUR_MS)
+        floor, because = self._floor(log, changes, rows), f"{days} days, {self._limits.commits:,} commits"
+        if (changes, rows) != next_floor(list(self._seen), (), self._limits, live_bytes, _now_ms()):
+            because = min(holds, key=lambda holder: holds[holder].version)
+        files, commits = self._replaced(min(rows, floor.rows), min(changes, floor.changes), live, log)
+        sizes = [path.stat().st_size for path in files if path.exists()]
+        number = sum(name.endswith(".json") for name in commits)
+        gone = Trimmed(files=len(sizes), bytes=sum(sizes), commits=number)
+        return Outlook(floor=floor, because=because, gone=gone)
+
+    def orphans(self, before_s: float) -> list[Path]:
+        """Lists data files that neither the table nor its log names, and that are older than a moment, epoch seconds.
+
+        They are of writers that were killed before they committed, or of commits that are gone.
+        """
+        aged = [path for path in self._root.rglob("*.parquet") if path.stat().st_mtime < before_s]
+        aged = [path for path in aged if not path.relative_to(self._root).parts[0].startswith(("_delta", "_history"))]
+        if not aged:
+            return []
+        table = self._lake.open(self._name)
+        self._read({version for version, name in self._log_files() if name.endswith(".json")}, table.version())
+        if not all(commit.at_ms for commit in self._seen):
+            return []  # a commit is empty, or cut off: what it named is not known, and it may be put back
+        logged = {path for commit in self._seen for path in (*commit.replaced, *commit.feed, *commit.also_feed)}
+        named = {self._root / path for path in logged.union(path for path, _ in _files_of(table))}
+        return [path for path in aged if path not in named]
+
     def _trim(self) -> Trimmed:
         table = self._lake.open(self._name)
         self._keep_checkpoints_small(table)
@@ -153,12 +203,17 @@ class Trim:
         return gone
 
     def _wanted(self, live_bytes: int) -> tuple[int, int]:
-        holds = self._history.holds().values()
-        return next_floor(list(self._seen), holds, self._limits, live_bytes, time.time_ns() // 1_000_000)
+        return next_floor(list(self._seen), self._history.holds().values(), self._limits, live_bytes, _now_ms())
 
     def _raised(self, log: Sequence[tuple[int, str]], live_bytes: int) -> Floor:
         """Publishes the floor to which the table is trimmed."""
-        before, (changes, rows) = self._history.floor(), self._wanted(live_bytes)
+        floor = self._floor(log, *self._wanted(live_bytes))
+        if floor != self._history.floor():
+            self._history.raise_floor(floor)
+        return floor
+
+    def _floor(self, log: Sequence[tuple[int, str]], changes: int, rows: int) -> Floor:
+        before = self._history.floor()
         # The log opens from a checkpoint only.
         openable = max((version for version, name in log if ".checkpoint." in name and version <= changes), default=0)
         facts, starts = dict(before.facts), dict(before.starts)
@@ -167,26 +222,30 @@ class Trim:
                 info = info_of({"userMetadata": commit.said})
                 facts |= dict.fromkeys(info, info)
                 starts = {**info.get("starts", {}), **starts}
-        floor = Floor(changes=max(before.changes, openable), rows=max(before.rows, rows), facts=facts, starts=starts)
-        if floor != before:
-            self._history.raise_floor(floor)
-        return floor
+        return Floor(changes=max(before.changes, openable), rows=max(before.rows, rows), facts=facts, starts=starts)
 
     def _remove(self, rows: int, changes: int, live: Mapping[str, int], log: Sequence[tuple[int, str]]) -> Trimmed:
+        files, names = self._replaced(rows, changes, live, log)
+        removed = [size for path, size in files.items() if _unlinked(path)]
+        commits = [name for name in names if _unlinked(self._root / "_delta_log" / name) and name.endswith(".json")]
+        return Trimmed(files=len(removed), bytes=sum(removed), commits=len(commits))
+
+    def _replaced(
+        self, rows: int, changes: int, live: Mapping[str, int], log: Sequence[tuple[int, str]]
+    ) -> tuple[dict[Path, int], list[str]]:
+        """Returns the files that go, with their bytes, and those of the log; they are not returned again."""
         feeds = {path for commit in self._seen if commit.version >= changes for path in commit.also_feed}
         for place, commit in enumerate(self._seen):
             if self._removed_to < commit.version <= rows:
                 self._kept |= commit.replaced
                 self._seen[place] = replace(commit, replaced={})
-        doomed = [(path, size) for path, size in self._kept.items() if path not in live and path not in feeds]
+        doomed = {path: size for path, size in self._kept.items() if path not in live and path not in feeds}
         self._kept = {path: size for path, size in self._kept.items() if path in feeds}
         self._removed_to = max(self._removed_to, rows)
         while self._seen and self._seen[0].version < changes:
-            doomed += [(path, 0) for path in self._seen.popleft().feed]
-        removed = [size for path, size in doomed if _unlinked(self._root / path)]
-        old = [name for version, name in log if version < changes]
-        commits = [name for name in old if _unlinked(self._root / "_delta_log" / name) and name.endswith(".json")]
-        return Trimmed(files=len(removed), bytes=sum(removed), commits=len(commits))
+            doomed |= dict.fromkeys(self._seen.popleft().feed, 0)
+        files = {self._root / path: size for path, size in doomed.items()}
+        return files, [name for version, name in log if version < changes]
 
     def _keep_checkpoints_small(self, table: DeltaTable) -> None:
         """Has checkpoints name replaced files for an hour; tables were made to name them for a month."""
@@ -220,6 +279,10 @@ def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> bool:
     if is_other:
         table.alter.set_table_properties(dict(properties))
     return is_other
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class _File(msgspec.Struct):

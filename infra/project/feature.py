@@ -29,6 +29,7 @@ class Feature:
         checks: part of the platform -> a function of settings and declarations, which raises what is wrong with it.
         derived: what the feature makes of all declared tables -> a function of settings and declarations that makes it
             again; `up` calls it when all else is ready, `apply` when the code of tables has been replaced.
+        chores: functions of lake, declarations and moment that find what `maintain` can remove.
     """
 
     words: Mapping[str, str] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class Feature:
     cover: str = ""
     checks: Mapping[str, str] = field(default_factory=dict)
     derived: Mapping[str, str] = field(default_factory=dict)
+    chores: Sequence[str] = ()
 
 
 @cache

@@ -140,6 +140,11 @@ def _of_document(file: Path, document: Mapping[str, Any]) -> Project:
     )
 
 
+def other_caches(cache: Path) -> list[Path]:
+    """Returns the caches of other versions of the platform next to this one, if it is the user's."""
+    return [] if cache != _own_cache() else [other for other in cache.parent.iterdir() if other != cache]
+
+
 def _own_cache() -> Path:
     """Returns the cache of the user, in which versions of the platform with other jars do not meet."""
     of_user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"

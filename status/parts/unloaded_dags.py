@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from twofold.infra.airflow.airflow_api import Client
 from twofold.infra.airflow.airflow_processes import parser_log, parser_traceback
-from twofold.infra.airflow.dag_names import dag_ids
+from twofold.infra.airflow.dag_names import MAINTAIN, dag_ids
 from twofold.infra.errors import ProcessFailed
 from twofold.infra.process.supervisor import ProcessState
 from twofold.infra.project.project import project
@@ -29,7 +29,7 @@ def require_loaded(settings: Settings, registry: Registry, processes: Sequence[P
     changed = max((path.stat().st_mtime for path in project().tables.rglob("*.py")), default=0.0)
     if up_s is None or min(up_s, time.time() - changed) < LOADING_S:
         return
-    wanted = [dag for domain in registry.domains for dag in declared_dags(registry, domain)]
+    wanted = [MAINTAIN, *(dag for domain in registry.domains for dag in declared_dags(registry, domain))]
     if why := why_unloaded(settings, wanted):
         hint = "Correct the declaration that is named; Airflow reads the files again within a minute."
         raise ProcessFailed(why, hint=hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from twofold.infra.atomic_write import remove_folder
 from twofold.infra.delta.delta_writer import CHANGE
 from twofold.infra.delta.lake import QUARANTINE, Lake
 from twofold.infra.project.settings import Settings
@@ -68,13 +68,8 @@ def is_stale(shadow: Platform) -> bool:
 
 
 def drop(settings: Settings, table: Table, purpose: Purpose = "shadow") -> None:
-    """Deletes the table's shadow, if there is one, in a way that leaves no incomplete one after a crash."""
-    home = shadow_settings(settings, table, purpose).home
-    removed = home.with_name(home.name + ".removed")
-    shutil.rmtree(removed, ignore_errors=True)
-    if home.exists():
-        home.rename(removed)
-        shutil.rmtree(removed, ignore_errors=True)
+    """Deletes the table's shadow, if there is one."""
+    remove_folder(shadow_settings(settings, table, purpose).home)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,16 +7,20 @@ import shutil
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twofold.infra.atomic_write import settle, write_atomically
+from twofold.infra.process.file_locks import exclusive
 
 if TYPE_CHECKING:
     from twofold.infra.project.settings import Settings
     from twofold.tables.declare.table import Table
+
+GONE = -1
+"""A version that is left out, since nobody can read its commit any more."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +30,46 @@ class Splits:
     file: Path
 
     def add(self, source: str, version: int) -> None:
-        with self.file.open("a") as file:
-            file.write(json.dumps([source, version]) + "\n")
-        settle([self.file])
+        with self._alone():
+            with self.file.open("a") as file:
+                file.write(json.dumps([source, version]) + "\n")
+            settle([self.file])
 
     def versions_of(self, source: str) -> list[int]:
-        """Returns the source's versions in the order of recording; retried ones occur twice."""
+        """Returns the source's versions in the order of recording; retried ones occur twice, `GONE` ones are first.
+
+        Readers note how many of them they have looked at.
+        """
+        return self._read().get(source, [])
+
+    def without(self, gone: Mapping[str, tuple[int, int]]) -> str:
+        """Returns what the file would be without versions that nobody reads again: their number alone is left.
+
+        Args:
+            gone: source -> the version below which commits are gone, and how many of its versions were looked at.
+        """
+        lines: list[tuple[str, int]] = []
+        for source, versions in self._read().items():
+            floor, looked_at = gone.get(source, (0, 0))
+            seen = versions[:looked_at]
+            number = next((place for place, version in enumerate(seen) if version >= floor), len(seen))
+            lines += [*([(source, -number)] if number else []), *((source, kept) for kept in versions[number:])]
+        return "".join(json.dumps(line) + "\n" for line in lines)
+
+    def forget(self, gone: Mapping[str, tuple[int, int]]) -> None:
+        """Removes such versions, as `without`."""
+        with self._alone():
+            write_atomically(self.file, self.without(gone))
+
+    def _read(self) -> dict[str, list[int]]:
         lines = self.file.read_text().splitlines() if self.file.exists() else []
-        return [version for name, version in map(json.loads, lines) if name == source]
+        read: dict[str, list[int]] = {}
+        for source, version in map(json.loads, lines):
+            read.setdefault(source, []).extend([GONE] * -version if version < 0 else [version])
+        return read
+
+    def _alone(self) -> AbstractContextManager[bool]:
+        return exclusive(self.file.with_name(f"{self.file.name}.lock"), patience_s=60)
 
 
 @dataclass(frozen=True, kw_only=True)

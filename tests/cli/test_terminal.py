@@ -45,6 +45,7 @@ SILENT = {
     "up": "names and addresses of processes, which are ours",
     "down": "counts of processes",
     "page": "an address and a password, which are ours",
+    "maintain": "names of files and of who holds a table, through the console",
     "demo": "the counts of tables",
     "traffic": "counts of records",
     "send": "counts of records",

@@ -16,7 +16,7 @@ import pytest
 from tests import ROOT
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 from twofold.dags.operators.params import audit_topic_arguments, awaited_arguments, backfill_arguments
-from twofold.infra.airflow.dag_names import OF_TABLES, OF_TOPICS
+from twofold.infra.airflow.dag_names import MAINTAIN, OF_TABLES, OF_TOPICS
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.chosen_domains import choose_domains
 from twofold.infra.project.settings import Settings
@@ -58,14 +58,14 @@ def dags(bag: DagBag) -> dict[str, DAG]:
 
 def test_every_dag_loads(bag: DagBag) -> None:
     assert bag.import_errors == {}
-    assert sorted(bag.dag_ids) == [name for domain in load().domains for name in dags_of(domain)]
+    assert sorted(bag.dag_ids) == sorted([MAINTAIN, *(name for domain in load().domains for name in dags_of(domain))])
 
 
 def test_only_domains_that_run_have_dags(home: Path) -> None:
     from airflow.dag_processing.dagbag import DagBag
 
     choose_domains(Settings(home=home), ["shop"])
-    assert sorted(DagBag(str(ROOT / "dags"), safe_mode=True).dag_ids) == dags_of("shop")
+    assert sorted(DagBag(str(ROOT / "dags"), safe_mode=True).dag_ids) == [MAINTAIN, *dags_of("shop")]
 
 
 def test_airflow_parses_two_files_only(bag: DagBag) -> None:
@@ -191,6 +191,7 @@ def test_no_file_of_the_folder_bears_the_name_of_a_package() -> None:
         ("flights.audit", "40 3 * * *"),
         ("flights.audit_topic", "40 4 * * 0"),
         ("flights.rebuild", None),
+        (MAINTAIN, "20 2 * * *"),
     ],
 )
 def test_schedules(dags: dict[str, DAG], dag_id: str, schedule: str | None) -> None:
@@ -375,7 +376,7 @@ def test_a_fault_is_one_clear_import_error_next_to_the_dags(two_domains: Path, m
     assert error.count("BadDeclaration: ") == 1
     assert f"{two_domains / 'trains' / 'flights.py'}, line 1" in error
     fallen = len(load().in_order("flights")) - len(declared.in_order("trains"))
-    assert len(bag.dags) == 2 * len(dags_of("flights")) - fallen
+    assert len(bag.dags) == 1 + 2 * len(dags_of("flights")) - fallen
 
 
 def test_a_new_table_whose_code_is_not_proved_is_an_import_error(

@@ -20,6 +20,7 @@ from benchmarks.nexmark import DECLARED
 from tests import ROOT
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, bound_as, written
 from twofold.features.capture.captured_topic import changes_of
+from twofold.infra.airflow.dag_names import MAINTAIN
 from twofold.infra.encodings import schema_files
 from twofold.infra.project.settings import Settings
 from twofold.tables.declare.record_fields import field, header, key
@@ -139,7 +140,8 @@ def test_every_dag_arrives_where_airflow_stores_it(declared: Path | None, tmp_pa
 
     registry = load(declared)
     arrived = sent_to_the_parent(registry, tmp_path)
-    assert sorted(arrived) == sorted(name for domain in registry.domains for name in declared_dags(registry, domain))
+    of_domains = (name for domain in registry.domains for name in declared_dags(registry, domain))
+    assert sorted(arrived) == sorted([MAINTAIN, *of_domains])
 
 
 @given(registry=domains())
@@ -153,7 +155,7 @@ def test_the_dags_of_any_domain_arrive_with_what_was_declared(registry: Registry
 
     [domain] = registry.domains
     arrived = sent_to_the_parent(registry, tmp_path)
-    assert sorted(arrived) == sorted(declared_dags(registry, domain))
+    assert sorted(arrived) == sorted([MAINTAIN, *declared_dags(registry, domain)])
     inlets = _inlets(arrived[f"{domain}.reconcile"])
     for topic in registry.topics.values():
         columns = inlets[topic.full_name]["columns"]
@@ -185,7 +187,7 @@ def test_a_domain_whose_dags_cannot_be_stored_takes_no_other_down(tmp_path: Path
         assert list(made.faults) == ["plant"]
         assert "plant: Airflow cannot load its DAGs: " in made.faults["plant"].message
         assert "Team" in made.faults["plant"].message
-        assert {dag.dag_id.partition(".")[0] for dag in made.dags} == {"flights"}
+        assert {dag.dag_id.partition(".")[0] for dag in made.dags} == {"flights", MAINTAIN}
 
 
 def test_dags_are_checked_again_once_a_declaration_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

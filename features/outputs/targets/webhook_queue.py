@@ -43,6 +43,8 @@ _OLDEST_IS_DUE = (
     "AND number = (SELECT min(number) FROM changes WHERE key = ? AND refused = 0)"
 )
 
+_REFUSED_BEFORE = "refused = 1 AND first_at < ?"
+
 
 class Change(NamedTuple):
     """A change that waits.
@@ -171,6 +173,18 @@ class WebhookQueue(Target):
             number = connection.execute(again).rowcount
             connection.executemany(_OLDEST_IS_DUE, keys)
         return number
+
+    def refused_before(self, moment: float) -> tuple[int, int]:
+        """Returns how many changes are refused that were first sent before a moment, epoch seconds; and their bytes."""
+        with self._transaction() as connection:
+            select = f"SELECT count(*), coalesce(sum(length(body)), 0) FROM changes WHERE {_REFUSED_BEFORE}"
+            number, size = connection.execute(select, [moment]).fetchone()
+        return number, size
+
+    def forget(self, moment: float) -> None:
+        """Removes such changes, which the ledger has by their keys."""
+        with self._transaction() as connection:
+            connection.execute(f"DELETE FROM changes WHERE {_REFUSED_BEFORE}", [moment])
 
     def waiting(self) -> tuple[int, str]:
         """Returns how many changes wait, and why the one that was tried most often does."""

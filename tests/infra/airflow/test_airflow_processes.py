@@ -6,7 +6,10 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -142,6 +145,25 @@ def test_a_dag_whose_parser_died_is_named_with_the_last_lines_of_its_log(
     assert "NotImplementedError" in why.splitlines()[-1]
     assert why.endswith("killing.Text'> are not supported")
     assert why_unloaded(airflow_alone, ["greet", "flights.reconcile"]) is None
+
+
+@pytest.mark.platform
+def test_old_events_and_runs_end_and_young_ones_stay(settings: Settings) -> None:
+    before = datetime.now(UTC) - timedelta(days=30)
+    assert airflow_processes.old_rows(settings, before) == 0, "there is no Airflow"
+    airflow_processes.prepare(settings)
+    with closing(sqlite3.connect(settings.home / "airflow" / "airflow.db")) as database:
+        for days in (31, 29):
+            at = f"{before + timedelta(days=30 - days):%Y-%m-%d %H:%M:%S.%f}"
+            database.execute("INSERT INTO log (dttm, event) VALUES (?, ?)", [at, f"of {days} days ago"])
+        database.commit()
+        assert airflow_processes.old_rows(settings, before) == 1
+        airflow_processes.remove_old_rows(settings, before)
+        events = database.execute("SELECT event FROM log WHERE event LIKE 'of %'").fetchall()
+        assert events == [("of 29 days ago",)]
+        kept = "SELECT count(*) FROM sqlite_master WHERE name LIKE '_airflow_deleted%'"
+        assert database.execute(kept).fetchall() == [(0,)]
+    assert airflow_processes.old_rows(settings, before) == 0
 
 
 def test_the_newest_traceback_of_a_log_ends_where_the_next_event_begins(settings: Settings) -> None:

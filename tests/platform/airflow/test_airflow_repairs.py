@@ -11,6 +11,7 @@ import pytest
 from tests.platform.airflow.running_airflow import ANSWER_AFTER_S, CLOSED_MS, HOURS, REASON, RUN_TIMEOUT_S
 from tests.servers import wait_until
 from twofold.infra.airflow.airflow_api import Client
+from twofold.infra.airflow.dag_names import MAINTAIN
 from twofold.infra.delta.lake import Lake
 from twofold.infra.kafka.topic_admin import reach
 from twofold.infra.process import supervisor
@@ -26,7 +27,7 @@ def test_every_dag_is_served(airflow: Client) -> None:
     assert airflow.import_errors() == {}
     from tests.dags.test_generated_dags import dags_of
 
-    assert sorted(airflow.dags()) == dags_of("flights")
+    assert sorted(airflow.dags()) == sorted([MAINTAIN, *dags_of("flights")])
 
 
 def test_only_the_chosen_domain_has_processes_and_topics(platform: Settings) -> None:
@@ -39,7 +40,8 @@ def test_only_the_chosen_domain_has_processes_and_topics(platform: Settings) -> 
 
 
 @pytest.mark.parametrize(
-    ("dag", "conf", "command"), [("flights.stream", {}, "watch"), ("flights.reconcile", {"verify": True}, "look")]
+    ("dag", "conf", "command"),
+    [("flights.stream", {}, "watch"), ("flights.reconcile", {"verify": True}, "look"), (MAINTAIN, {}, MAINTAIN)],
 )
 def test_a_run_succeeds(airflow: Client, dag: str, conf: dict[str, object], command: str) -> None:
     """A reconcile verifies all tables on the platform's Spark server, beside the stream."""

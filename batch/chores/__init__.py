@@ -1,0 +1,1 @@
+"""Removes what grows and what nothing else removes."""
