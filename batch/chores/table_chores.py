@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from twofold.batch.chores.doomed import MONTH, Doomed, measured, old
+from twofold.batch.chores.doomed import Doomed, measured, old
 from twofold.batch.ledgers.batch_run import record_lost_runs
 from twofold.batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions, splits
 from twofold.batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, Ledgers
 from twofold.batch.plan.platform_copy import LONGEST
 from twofold.infra.delta.compaction import after_commit
 from twofold.infra.delta.lake import COPIES, Lake
-from twofold.infra.delta.table_copy import BEFORE
+from twofold.infra.delta.table_copy import BEFORE, KEPT_DAYS
 from twofold.infra.delta.trim import LEDGER, Limits, Outlook, Trim
 from twofold.infra.errors import TwofoldError
 from twofold.infra.instants import epoch_ms, from_epoch_ms
@@ -82,7 +82,9 @@ def copies(lake: Lake, registry: Registry, now: datetime) -> Iterator[Doomed]:
     """Finds copies of tables that published plans and killed work have left."""
     if _is_local(lake):
         root = Path(lake.settings.lake_uri)
-        yield from old(root.glob(f"{BEFORE}/*"), now - MONTH, "before a plan, a month ago", below=root)
+        yield from old(
+            root.glob(f"{BEFORE}/*"), now - timedelta(days=KEPT_DAYS), "before a plan, a month ago", below=root
+        )
         yield from old(root.glob(f"{COPIES}/*"), now - LONGEST, "the work on it was killed", below=root)
 
 

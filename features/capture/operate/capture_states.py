@@ -75,7 +75,7 @@ def with_intakes(
         name = state.topic + INTAKE
         if state.topic in topics:
             state = replace(state, waiting=waiting.get(name, 0))
-        waits_s = (now.timestamp() * 1_000 - oldest[name][0]) / 1_000 if name in oldest else 0
+        waits_s = now.timestamp() - oldest[name][0] / 1_000 if name in oldest else 0
         if waits_s > LATE_S and not state.fault:
             relay = relay_name(registry.topics[state.topic].domain)
             fault = f"{state.waiting:,} records wait to be encrypted, the oldest for {waits_s:.0f} s"

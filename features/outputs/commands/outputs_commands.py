@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -16,9 +16,6 @@ from twofold.features.outputs.chosen_output import OutputName, chosen_output
 from twofold.infra import COMMAND, DOCS
 from twofold.infra.errors import BadArgument
 from twofold.infra.project.settings import Settings
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(name="outputs", invoke_without_command=True, no_args_is_help=False)
 
