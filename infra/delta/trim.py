@@ -155,12 +155,13 @@ class Trim:
         table = self._lake.open(self._name)
         live, log = dict(_files_of(table)), self._log_files()
         self._read({version for version, name in log if name.endswith(".json")}, table.version())
+        before = self._history.floor()
         if not self._seen:
-            return Outlook(floor=self._history.floor())
+            return Outlook(floor=before)
         live_bytes, holds = sum(live.values()), self._history.holds()
         changes, rows = self._wanted(live_bytes)
         days = self._limits.history_ms // (24 * _HOUR_MS)
-        floor, because = self._floor(log, changes, rows), f"{days} days, {self._limits.commits:,} commits"
+        floor, because = self._floor(before, log, changes, rows), f"{days} days, {self._limits.commits:,} commits"
         if (changes, rows) != next_floor(list(self._seen), (), self._limits, live_bytes, _now_ms()):
             because = min(holds, key=lambda holder: holds[holder].version)
         files, commits = self._replaced(min(rows, floor.rows), min(changes, floor.changes), live, log)
@@ -207,13 +208,13 @@ class Trim:
 
     def _raised(self, log: Sequence[tuple[int, str]], live_bytes: int) -> Floor:
         """Publishes the floor to which the table is trimmed."""
-        floor = self._floor(log, *self._wanted(live_bytes))
-        if floor != self._history.floor():
+        before = self._history.floor()
+        floor = self._floor(before, log, *self._wanted(live_bytes))
+        if floor != before:
             self._history.raise_floor(floor)
         return floor
 
-    def _floor(self, log: Sequence[tuple[int, str]], changes: int, rows: int) -> Floor:
-        before = self._history.floor()
+    def _floor(self, before: Floor, log: Sequence[tuple[int, str]], changes: int, rows: int) -> Floor:
         # The log opens from a checkpoint only.
         openable = max((version for version, name in log if ".checkpoint." in name and version <= changes), default=0)
         facts, starts = dict(before.facts), dict(before.starts)
