@@ -18,6 +18,7 @@ from twofold.infra.process.file_locks import exclusive, is_held
 from twofold.infra.process.process_reaper import tagged_processes
 from twofold.infra.project.project import other_caches
 from twofold.tables.declare.registry import Registry
+from twofold.tables.refresh.shadow_lake import rebuild_lock
 
 _DAY = timedelta(days=1)
 _SHADOW = timedelta(days=7)
@@ -48,7 +49,7 @@ def shadows(lake: Lake, registry: Registry, now: datetime) -> Iterator[Doomed]:
     home = lake.settings.home
     for path in sorted([*home.glob("shadow/*"), *home.glob("recovery/*")]):
         for doomed in old([path], now - _SHADOW, "the rebuild was not continued", below=home):
-            lock = home / "run" / f"{path.name}.rebuild.lock"
+            lock = rebuild_lock(lake.settings, path.name)
             yield Doomed(what=doomed.what, bytes=doomed.bytes, why=doomed.why, remove=partial(_remove, path, lock))
 
 

@@ -20,7 +20,7 @@ from twofold.tables.declare.topic import Topic
 from twofold.tables.refresh.acceptance import require_proved
 from twofold.tables.refresh.events.ingested_offsets import read_ingested_offsets
 from twofold.tables.refresh.open_platform import Platform, opened
-from twofold.tables.refresh.shadow_lake import drop, is_stale, shadow
+from twofold.tables.refresh.shadow_lake import drop, is_stale, rebuild_lock, shadow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +36,7 @@ def plan_rebuild(settings: Settings, name: str, reingest: Reingest, who: str, wh
         ProcessFailed: another process rebuilds it.
     """
     table = load().find_table(name)
-    with exclusive(settings.home / "run" / f"{table.full_name}.rebuild.lock") as ours:
+    with exclusive(rebuild_lock(settings, table.full_name)) as ours:
         if not ours:
             raise ProcessFailed(f"{table.full_name} is being rebuilt already.", hint="Wait until that run has ended.")
         if fresh:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -65,6 +66,11 @@ def is_stale(shadow: Platform) -> bool:
     return any(fact and fact.code != decoding(registry.topics[name]) for name, fact in facts.items()) or any(
         not is_accepted(lake, table, registry) for table in registry.tables.values()
     )
+
+
+def rebuild_lock(settings: Settings, table: str) -> Path:
+    """Returns the lock file that a rebuild of a table holds, by the table's full name."""
+    return settings.home / "run" / f"{table}.rebuild.lock"
 
 
 def drop(settings: Settings, table: Table, purpose: Purpose = "shadow") -> None:
